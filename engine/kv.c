@@ -1,0 +1,298 @@
+/*
+ * KV blocks: one mapping cut into slots, a free list, and plain reference counts (the rules of ownership: engine/kv.h).
+ *
+ *     mapping   [ slot 0 | slot 1 | … | slot n−1 ]        block_bytes each, the first on a huge page's boundary
+ *     blocks    [ {data → slot 0} … ]                     free ones linked by next_free, the last released first (its pages are warm)
+ *
+ * The mapping is reserved whole and touched slot by slot, so a generous budget costs nothing until it is used. A block is zeroed when it is
+ * taken, not when it is released: release happens in bursts (an evicted subtree), taking one at a time.
+ *
+ * A slot that nobody holds is poisoned for AddressSanitizer: reading a block after its last unref is then a report, not a wrong answer.
+ */
+#include "engine/kv.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/sys.h"
+#include "base/thread.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define KV_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define KV_ASAN 1
+#endif
+#endif
+#ifdef KV_ASAN
+#include <sanitizer/asan_interface.h>
+#endif
+
+#define F16_BYTES 2u
+#define HUGE_PAGE_BYTES ((size_t)2 << 20)
+
+struct kv_pool {
+    struct kv_shape shape;
+    struct kv_block *blocks; /* [n_blocks] */
+    struct kv_block *free;
+    size_t n_blocks, n_free;
+    unsigned char *map;
+    size_t map_bytes;
+};
+
+static void slot_poison(const struct kv_pool *p, const struct kv_block *b)
+{
+#ifdef KV_ASAN
+    ASAN_POISON_MEMORY_REGION(b->data, p->shape.block_bytes);
+#else
+    (void)p;
+    (void)b;
+#endif
+}
+
+static void slot_unpoison(const struct kv_pool *p, const struct kv_block *b)
+{
+#ifdef KV_ASAN
+    ASAN_UNPOISON_MEMORY_REGION(b->data, p->shape.block_bytes);
+#else
+    (void)p;
+    (void)b;
+#endif
+}
+
+/* a × b into *ret; false when it doesn't fit. */
+static bool mul_fits(size_t a, size_t b, size_t *ret)
+{
+    if (b && a > SIZE_MAX / b) {
+        return false;
+    }
+    *ret = a * b;
+    return true;
+}
+
+int kv_shape_init(struct kv_shape *ret, enum kv_type type, int n_layers, int n_kv_heads, int head_dim, struct err *e)
+{
+    if (n_layers < 1 || n_kv_heads < 1 || head_dim < 1) {
+        return err_set(e, ERR_INVAL, "KV shape of %d layers, %d KV heads, head dimension %d: each must be at least 1",
+                       n_layers, n_kv_heads, head_dim);
+    }
+    if (type != KV_F16) {
+        return err_set(e, ERR_UNSUPPORTED, "KV type %s is not implemented (f16 is)", type == KV_Q8_0 ? "q8_0" : "unknown");
+    }
+    struct kv_shape s = {.type = type, .n_layers = n_layers, .n_kv_heads = n_kv_heads, .head_dim = head_dim, .n_sections = 1};
+    /* K and V of a head: 128 bytes a dimension, so every size is a multiple of 64. */
+    if (!mul_fits((size_t)head_dim, (size_t)2 * KV_BLOCK * F16_BYTES, &s.head_bytes) ||
+        !mul_fits(s.head_bytes, (size_t)n_kv_heads, &s.layer_bytes) ||
+        !mul_fits(s.layer_bytes, (size_t)n_layers, &s.block_bytes)) {
+        return err_set(e, ERR_LIMIT, "a KV block of %d layers, %d KV heads and head dimension %d exceeds the address space", n_layers,
+                       n_kv_heads, head_dim);
+    }
+    *ret = s;
+    return 0;
+}
+
+int kv_pool_new(const struct kv_shape *shape, size_t n_blocks, struct kv_pool **ret, struct err *e)
+{
+    struct kv_pool *p = NULL;
+    size_t bytes = 0;
+    int rc = 0;
+
+    if (n_blocks < 1) {
+        return err_set(e, ERR_INVAL, "a KV pool of 0 blocks");
+    }
+    if (n_blocks > SIZE_MAX / sizeof(struct kv_block) || !mul_fits(n_blocks, shape->block_bytes, &bytes) ||
+        bytes > SIZE_MAX - HUGE_PAGE_BYTES) {
+        return err_set(e, ERR_LIMIT, "a KV pool of %zu blocks of %zu bytes exceeds the address space", n_blocks, shape->block_bytes);
+    }
+    p = sys.malloc(sizeof *p);
+    if (!p) {
+        return err_set(e, ERR_NOMEM, "out of memory for the KV pool");
+    }
+    *p = (struct kv_pool){.shape = *shape, .n_blocks = n_blocks, .map_bytes = bytes + HUGE_PAGE_BYTES};
+    p->blocks = sys.malloc(n_blocks * sizeof *p->blocks);
+    if (!p->blocks) {
+        rc = err_set(e, ERR_NOMEM, "out of memory for the table of %zu KV blocks", n_blocks);
+        goto done;
+    }
+    void *map = sys.mmap(NULL, p->map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED) {
+        rc = err_sys(e, errno, "reserving %zu bytes for %zu KV blocks", p->map_bytes, n_blocks);
+        goto done;
+    }
+    p->map = map;
+    unsigned char *first = p->map + (HUGE_PAGE_BYTES - (uintptr_t)p->map % HUGE_PAGE_BYTES) % HUGE_PAGE_BYTES;
+    (void)madvise(first, bytes, MADV_HUGEPAGE); /* advice: a kernel without huge pages is as correct */
+    (void)madvise(first, bytes, MADV_DONTDUMP); /* a core file is no place for what people wrote */
+    for (size_t i = n_blocks; i-- > 0;) {
+        struct kv_block *b = &p->blocks[i];
+        *b = (struct kv_block){.data = first + i * shape->block_bytes, .pool = p, .next_free = p->free};
+        p->free = b;
+        slot_poison(p, b);
+    }
+    p->n_free = n_blocks;
+    *ret = p;
+    p = NULL;
+done:
+    if (p) {
+        free(p->blocks);
+        free(p);
+    }
+    return rc;
+}
+
+void kv_pool_free(struct kv_pool *p)
+{
+    if (!p) {
+        return;
+    }
+    assert(p->n_free == p->n_blocks);
+    for (size_t i = 0; i < p->n_blocks; i++) {
+        slot_unpoison(p, &p->blocks[i]); /* the addresses may be mapped again by others */
+    }
+    munmap(p->map, p->map_bytes);
+    free(p->blocks);
+    free(p);
+}
+
+const struct kv_shape *kv_pool_shape(const struct kv_pool *p)
+{
+    return &p->shape;
+}
+
+size_t kv_pool_n_blocks(const struct kv_pool *p)
+{
+    return p->n_blocks;
+}
+
+size_t kv_pool_n_free(const struct kv_pool *p)
+{
+    return p->n_free;
+}
+
+struct kv_block *kv_take(struct kv_pool *p)
+{
+    assert(thread_is(THREAD_WORKER));
+    struct kv_block *b = p->free;
+    if (!b) {
+        return NULL;
+    }
+    p->free = b->next_free;
+    p->n_free--;
+    b->next_free = NULL;
+    b->n_refs = 1;
+    slot_unpoison(p, b);
+    memset(b->data, 0, p->shape.block_bytes);
+    return b;
+}
+
+struct kv_block *kv_ref(struct kv_block *b)
+{
+    assert(b->n_refs > 0);
+    b->n_refs++;
+    return b;
+}
+
+void kv_unref(struct kv_block *b)
+{
+    if (!b) {
+        return;
+    }
+    assert(b->n_refs > 0);
+    if (--b->n_refs) {
+        return;
+    }
+    slot_poison(b->pool, b);
+    b->next_free = b->pool->free;
+    b->pool->free = b;
+    b->pool->n_free++;
+}
+
+/*
+ * Copies positions [0, n) of `src` (NULL: leaves them) and zeroes the rest, in K's rows (one a head dimension, 32 positions each) and in V's (one a
+ * position).
+ */
+static void block_cut(struct kv_block *dst, const struct kv_block *src, int n)
+{
+    const struct kv_shape *s = &dst->pool->shape;
+    const size_t k_row = KV_BLOCK * F16_BYTES, k_used = (size_t)n * F16_BYTES;
+    const size_t v_bytes = s->head_bytes / 2, v_used = (size_t)n * (size_t)s->head_dim * F16_BYTES;
+
+    for (size_t at = 0; at < s->block_bytes; at += s->head_bytes) {
+        for (int d = 0; d < s->head_dim; d++) {
+            const size_t row = at + (size_t)d * k_row;
+            if (src) {
+                memcpy(dst->data + row, src->data + row, k_used);
+            }
+            memset(dst->data + row + k_used, 0, k_row - k_used);
+        }
+        const size_t v = at + v_bytes;
+        if (src) {
+            memcpy(dst->data + v, src->data + v, v_used);
+        }
+        memset(dst->data + v + v_used, 0, v_bytes - v_used);
+    }
+}
+
+void kv_block_copy(struct kv_block *dst, const struct kv_block *src, int n_positions)
+{
+    assert(dst != src && dst->pool == src->pool && dst->n_refs == 1);
+    assert(n_positions >= 0 && n_positions <= KV_BLOCK);
+    block_cut(dst, src, n_positions);
+}
+
+void kv_block_zero_from(struct kv_block *b, int n_positions)
+{
+    assert(n_positions >= 0 && n_positions <= KV_BLOCK);
+    if (n_positions < KV_BLOCK) {
+        block_cut(b, NULL, n_positions);
+    }
+}
+
+void kv_seq_init(struct kv_seq *s)
+{
+    *s = (struct kv_seq){0};
+}
+
+void kv_seq_done(struct kv_seq *s)
+{
+    if (!s) {
+        return;
+    }
+    for (int i = s->n_blocks; i-- > 0;) {
+        kv_unref(s->blocks[i]);
+    }
+    free(s->blocks);
+    kv_seq_init(s);
+}
+
+int kv_seq_push(struct kv_seq *s, struct kv_block *b, struct err *e)
+{
+    if (s->n_blocks == s->cap_blocks) {
+        const int cap = s->cap_blocks ? 2 * s->cap_blocks : 8;
+        if (cap > INT32_MAX / KV_BLOCK) {
+            return err_set(e, ERR_LIMIT, "a sequence of more than %d positions", INT32_MAX);
+        }
+        struct kv_block **more = sys.realloc(s->blocks, (size_t)cap * sizeof *more);
+        if (!more) {
+            return err_set(e, ERR_NOMEM, "out of memory for a sequence of %d KV blocks", cap);
+        }
+        s->blocks = more;
+        s->cap_blocks = cap;
+    }
+    s->blocks[s->n_blocks++] = b;
+    return 0;
+}
+
+void kv_seq_seal(struct kv_seq *s)
+{
+    const int i = s->n_tokens / KV_BLOCK, used = s->n_tokens % KV_BLOCK;
+
+    assert(s->n_tokens <= kv_seq_capacity(s));
+    /* A block boundary: the block that an abandoned pass may have scribbled on is the next one, if it was reserved. */
+    if (i < s->n_blocks) {
+        kv_block_zero_from(s->blocks[i], used);
+    }
+}

@@ -1,0 +1,323 @@
+/* KV blocks and their pool: sizes, zeroing, reference counts, sequences; a random walk beside a fool that counts. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/sys.h"
+#include "engine/kv.h"
+
+static struct kv_pool *small_pool(size_t n_blocks)
+{
+    struct kv_shape shape;
+    struct kv_pool *pool = NULL;
+    struct err e;
+    assert_int_equal(kv_shape_init(&shape, KV_F16, 3, 2, 5, &e), 0);
+    assert_int_equal(kv_pool_new(&shape, n_blocks, &pool, &e), 0);
+    return pool;
+}
+
+static bool all_bytes(const unsigned char *p, size_t n, unsigned char c)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (p[i] != c) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static uint64_t rng_next(uint64_t *s)
+{
+    *s ^= *s << 13;
+    *s ^= *s >> 7;
+    *s ^= *s << 17;
+    return *s;
+}
+
+static void shape_has_the_designs_sizes(void **state)
+{
+    (void)state;
+    struct kv_shape s;
+    struct err e;
+    assert_int_equal(kv_shape_init(&s, KV_F16, 30, 3, 64, &e), 0);
+    assert_int_equal(s.head_bytes, 2 * 64 * 32 * 2);
+    assert_int_equal(s.block_bytes, 30 * 3 * 8192);
+    assert_int_equal(s.block_bytes / 32, 23040); /* 22.5 KiB a position: SmolLM2-135M */
+    assert_int_equal(s.n_sections, 1);
+    assert_int_equal(kv_k_offset(&s, 2, 1), (2 * 3 + 1) * 8192);
+    assert_int_equal(kv_v_offset(&s, 2, 1), (2 * 3 + 1) * 8192 + 4096);
+    assert_int_equal(s.block_bytes % 64, 0);
+}
+
+static void shape_refuses_what_makes_no_sense_and_leaves_the_output(void **state)
+{
+    (void)state;
+    struct kv_shape s, before;
+    struct err e;
+    memset(&s, 0x5a, sizeof s);
+    before = s;
+    assert_int_equal(kv_shape_init(&s, KV_F16, 0, 3, 64, &e), ERR_INVAL);
+    assert_int_equal(kv_shape_init(&s, KV_F16, 1, -1, 64, &e), ERR_INVAL);
+    assert_int_equal(kv_shape_init(&s, KV_Q8_0, 1, 1, 64, &e), ERR_UNSUPPORTED);
+    assert_non_null(strstr(e.text, "q8_0"));
+    assert_int_equal(kv_shape_init(&s, KV_F16, INT32_MAX, INT32_MAX, INT32_MAX, &e), ERR_LIMIT);
+    assert_memory_equal(&s, &before, sizeof s);
+}
+
+static void pool_refuses_zero_and_more_than_addresses(void **state)
+{
+    (void)state;
+    struct kv_shape s;
+    struct kv_pool *p = NULL;
+    struct err e;
+    assert_int_equal(kv_shape_init(&s, KV_F16, 3, 2, 5, &e), 0);
+    assert_int_equal(kv_pool_new(&s, 0, &p, &e), ERR_INVAL);
+    assert_int_equal(kv_pool_new(&s, SIZE_MAX / 2, &p, &e), ERR_LIMIT);
+    assert_int_equal(kv_pool_new(&s, SIZE_MAX / sizeof(struct kv_block), &p, &e), ERR_LIMIT);
+    assert_null(p);
+    kv_pool_free(NULL);
+}
+
+static int fail_in; /* the call, counted from 1, that fails */
+
+static void *failing_malloc(size_t n)
+{
+    return --fail_in == 0 ? NULL : malloc(n);
+}
+
+static void *failing_realloc(void *p, size_t n)
+{
+    return --fail_in == 0 ? NULL : realloc(p, n);
+}
+
+static void *failing_mmap(void *addr, size_t n, int prot, int flags, int fd, off_t off)
+{
+    (void)addr, (void)n, (void)prot, (void)flags, (void)fd, (void)off;
+    errno = ENOMEM;
+    return (void *)-1;
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    struct kv_shape s;
+    struct kv_pool *p = NULL;
+    struct err e;
+    assert_int_equal(kv_shape_init(&s, KV_F16, 3, 2, 5, &e), 0);
+    sys.malloc = failing_malloc;
+    for (int i = 1; i <= 2; i++) {
+        fail_in = i;
+        assert_int_equal(kv_pool_new(&s, 4, &p, &e), ERR_NOMEM);
+        assert_null(p);
+    }
+    sys_reset();
+    sys.mmap = failing_mmap;
+    assert_int_equal(kv_pool_new(&s, 4, &p, &e), ERR_NOMEM);
+    assert_null(p);
+    sys_reset();
+    p = small_pool(1);
+    struct kv_seq q;
+    kv_seq_init(&q);
+    struct kv_block *b = kv_take(p);
+    sys.realloc = failing_realloc;
+    fail_in = 1;
+    assert_int_equal(kv_seq_push(&q, b, &e), ERR_NOMEM);
+    assert_int_equal(b->n_refs, 1); /* still the caller's */
+    sys_reset();
+    kv_unref(b);
+    kv_seq_done(&q);
+    kv_pool_free(p);
+}
+
+static void a_taken_block_is_zero_aligned_and_the_budget_ends(void **state)
+{
+    (void)state;
+    struct kv_pool *p = small_pool(3);
+    const size_t bytes = kv_pool_shape(p)->block_bytes;
+    struct kv_block *b[3];
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 3; i++) {
+            b[i] = kv_take(p);
+            assert_non_null(b[i]);
+            assert_int_equal((uintptr_t)b[i]->data % 64, 0);
+            assert_true(all_bytes(b[i]->data, bytes, 0));
+            memset(b[i]->data, 0xff, bytes);
+        }
+        assert_null(kv_take(p));
+        assert_int_equal(kv_pool_n_free(p), 0);
+        for (int i = 0; i < 3; i++) {
+            kv_unref(b[i]);
+        }
+        assert_int_equal(kv_pool_n_free(p), 3);
+    }
+    kv_unref(NULL);
+    kv_pool_free(p);
+}
+
+static void the_last_reference_gives_the_slot_back(void **state)
+{
+    (void)state;
+    struct kv_pool *p = small_pool(1);
+    struct kv_block *b = kv_take(p);
+    assert_ptr_equal(kv_ref(b), b);
+    kv_unref(b);
+    assert_null(kv_take(p));
+    kv_unref(b);
+    b = kv_take(p);
+    assert_non_null(b);
+    kv_unref(b);
+    kv_pool_free(p);
+}
+
+/* An element's two bytes tell what and where it is, so that a misplaced one shows. */
+static void fill(struct kv_block *b, const struct kv_shape *s)
+{
+    uint16_t *v = (uint16_t *)(void *)b->data;
+    for (size_t i = 0; i < s->block_bytes / 2; i++) {
+        v[i] = (uint16_t)(i * 40503u | 1u);
+    }
+}
+
+/* The fool: every element of the block is looked up by (layer, head, dimension, position). */
+static void check_cut(const struct kv_block *b, const struct kv_block *whole, const struct kv_shape *s, int n)
+{
+    for (int l = 0; l < s->n_layers; l++) {
+        for (int h = 0; h < s->n_kv_heads; h++) {
+            for (int i = 0; i < s->head_dim * KV_BLOCK; i++) {
+                const int d = i / KV_BLOCK, pos = i % KV_BLOCK;
+                const size_t k = kv_k_offset(s, l, h) + ((size_t)d * KV_BLOCK + (size_t)pos) * 2;
+                const size_t v = kv_v_offset(s, l, h) + ((size_t)pos * (size_t)s->head_dim + (size_t)d) * 2;
+                uint16_t got[2], want[2] = {0, 0};
+                memcpy(&got[0], b->data + k, 2);
+                memcpy(&got[1], b->data + v, 2);
+                if (pos < n) {
+                    memcpy(&want[0], whole->data + k, 2);
+                    memcpy(&want[1], whole->data + v, 2);
+                }
+                assert_int_equal(got[0], want[0]);
+                assert_int_equal(got[1], want[1]);
+            }
+        }
+    }
+}
+
+static void a_copy_holds_the_first_positions_and_zeroes(void **state)
+{
+    (void)state;
+    struct kv_pool *p = small_pool(2);
+    const struct kv_shape *s = kv_pool_shape(p);
+    struct kv_block *src = kv_take(p), *dst = kv_take(p);
+    fill(src, s);
+    for (int n = 0; n <= KV_BLOCK; n++) {
+        memset(dst->data, 0xff, s->block_bytes);
+        kv_block_copy(dst, src, n);
+        check_cut(dst, src, s, n);
+        fill(dst, s);
+        kv_block_zero_from(dst, n);
+        check_cut(dst, src, s, n);
+    }
+    kv_unref(src);
+    kv_unref(dst);
+    kv_pool_free(p);
+}
+
+static void seal_zeroes_what_an_abandoned_pass_left(void **state)
+{
+    (void)state;
+    struct kv_pool *p = small_pool(3);
+    const struct kv_shape *s = kv_pool_shape(p);
+    struct kv_block *whole = kv_take(p);
+    struct kv_seq q;
+    struct err e;
+    fill(whole, s);
+    kv_seq_init(&q);
+    assert_int_equal(kv_seq_capacity(&q), 0);
+    kv_seq_seal(&q);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(kv_seq_push(&q, kv_take(p), &e), 0);
+        fill(q.blocks[i], s);
+    }
+    assert_int_equal(kv_seq_capacity(&q), 64);
+    q.n_tokens = 39;
+    kv_seq_seal(&q);
+    check_cut(q.blocks[0], whole, s, 32);
+    check_cut(q.blocks[1], whole, s, 7);
+    q.n_tokens = 32;
+    kv_seq_seal(&q);
+    check_cut(q.blocks[0], whole, s, 32);
+    check_cut(q.blocks[1], whole, s, 0);
+    kv_seq_done(&q);
+    kv_seq_done(&q);
+    kv_unref(whole);
+    assert_int_equal(kv_pool_n_free(p), 3);
+    kv_pool_free(p);
+}
+
+/* 2,000 random takes, refs, unrefs and pushes; the fool keeps one counter a block. */
+static void counts_agree_with_a_fool(void **state)
+{
+    (void)state;
+    enum { N = 17 };
+    uint64_t seed = 0x9e3779b97f4a7c15u;
+    struct kv_pool *p = small_pool(N);
+    struct kv_block *held[4 * N];
+    int n_held = 0;
+    printf("seed %#llx\n", (unsigned long long)seed);
+    for (int step = 0; step < 2000; step++) {
+        const uint64_t r = rng_next(&seed);
+        if (r % 3 == 0 && n_held < 4 * N) {
+            struct kv_block *b = kv_take(p);
+            int distinct = 0;
+            for (int i = 0; i < n_held; i++) {
+                int first = 1;
+                for (int j = 0; j < i; j++) {
+                    first &= held[j] != held[i];
+                }
+                distinct += first;
+                assert_true(held[i] != b);
+            }
+            assert_int_equal(b == NULL, distinct == N);
+            assert_int_equal(kv_pool_n_free(p), N - distinct - (b != NULL));
+            if (b) {
+                held[n_held++] = b;
+            }
+        } else if (r % 3 == 1 && n_held && n_held < 4 * N) {
+            held[n_held] = kv_ref(held[(r >> 8) % (unsigned)n_held]);
+            n_held++;
+        } else if (n_held) {
+            const unsigned i = (unsigned)((r >> 8) % (unsigned)n_held);
+            kv_unref(held[i]);
+            held[i] = held[--n_held];
+        }
+    }
+    while (n_held) {
+        kv_unref(held[--n_held]);
+    }
+    assert_int_equal(kv_pool_n_free(p), N);
+    kv_pool_free(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shape_has_the_designs_sizes),
+        cmocka_unit_test(shape_refuses_what_makes_no_sense_and_leaves_the_output),
+        cmocka_unit_test(pool_refuses_zero_and_more_than_addresses),
+        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(a_taken_block_is_zero_aligned_and_the_budget_ends),
+        cmocka_unit_test(the_last_reference_gives_the_slot_back),
+        cmocka_unit_test(a_copy_holds_the_first_positions_and_zeroes),
+        cmocka_unit_test(seal_zeroes_what_an_abandoned_pass_left),
+        cmocka_unit_test(counts_agree_with_a_fool),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
