@@ -1,0 +1,63 @@
+/*
+ * What the threads of hearthd share: const configuration, the mailboxes, the model once it is loaded, counters. No locks: what changes is atomic.
+ *
+ *      loop (main thread) ──request──► history ──turn──► worker ──turn──► history ──reply──► loop
+ *                                                          └────────reply (stream)──────────► loop
+ */
+#ifndef HEARTH_DAEMON_DAEMON_H
+#define HEARTH_DAEMON_DAEMON_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "base/thread.h"
+#include "engine/engine.h"
+
+/* Filled by daemon/config.c from defaults, file, flags; const after. Strings are owned by it. */
+struct config {
+    char *config_path;
+    char *model, *chat_template, *isa;
+    char *socket_path, *state_dir, *cache_dir;
+    char *listen;        /* "127.0.0.1:8080" or NULL */
+    char *api_key_file;
+    char *cors_origin;   /* NULL: requests with an Origin are refused on TCP */
+    int socket_mode;     /* 0600 (user) or 0660 (system) */
+    int ctx;             /* 0: default */
+    int parallel, queue, threads;
+    uint64_t memory_bytes, disk_bytes, disk_reserve_bytes;
+    enum kv_type kv_type;
+    char *context;       /* strategy; "error" is the only one until cuts exist */
+    int use_cache;       /* 0 with --no-cache */
+    int log_level;
+};
+
+enum daemon_state { DAEMON_LOADING, DAEMON_READY, DAEMON_STOPPING, DAEMON_FAILED };
+
+/* Counters for /metrics and status; each is written by one thread, read by any. */
+struct counters {
+    _Atomic uint64_t requests, errors_4xx, errors_5xx, refused_503, canceled;
+    _Atomic uint64_t turns_started, turns_done;
+    _Atomic uint64_t prompt_tokens, cached_tokens, cached_ram, cached_disk, cached_shared, computed_tokens, generated_tokens;
+    _Atomic uint64_t cache_hits, cache_misses;        /* turns with and without any cached token */
+    _Atomic uint64_t prefill_us, decode_us, saved_us;
+    _Atomic uint64_t kv_blocks, kv_bytes, kv_bytes_max, kv_evicted;
+    _Atomic uint64_t running, queued;                 /* gauges */
+    _Atomic uint64_t worker_ticks, history_ticks;     /* progress, for the watchdog */
+    _Atomic int worker_parked, history_parked;        /* waiting for mail */
+};
+
+struct daemon {
+    const struct config *config;
+    _Atomic int state;              /* enum daemon_state */
+    _Atomic int load_permille;      /* 0 … 1000 */
+    _Atomic(struct engine *) engine; /* NULL until loaded */
+    int ctx;                        /* positions a turn may have; set before `engine` */
+    struct mailbox loop, history, worker;
+    atomic_int pass_abort;          /* interrupts the running pass: see worker.h */
+    atomic_int load_abort;
+    struct counters n;
+    int64_t t_started_us;
+    char load_error[512];           /* set before state = DAEMON_FAILED */
+};
+
+#endif

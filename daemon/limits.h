@@ -1,0 +1,40 @@
+/*
+ * Every limit and default of the daemon, in one table (and in hearthd(8)). Each has its error; base/ holds the limits of its own parsers.
+ */
+#ifndef HEARTH_DAEMON_LIMITS_H
+#define HEARTH_DAEMON_LIMITS_H
+
+/* HTTP */
+#define LIMIT_HEADER_BYTES (16 * 1024)       /* 431 */
+#define LIMIT_HEADER_MS (10 * 1000)          /* 408: from the first byte to the end of the headers */
+#define LIMIT_BODY_BYTES (8 * 1024 * 1024)   /* 413 */
+#define LIMIT_BODY_MS (60 * 1000)            /* 408: whole body */
+#define LIMIT_IDLE_MS (120 * 1000)           /* keep-alive between requests */
+#define LIMIT_CONNECTIONS 256                /* 503 and close */
+#define LIMIT_CONNECTIONS_PEER 64            /* a uid, or a key's name, or a TCP address */
+#define LIMIT_DRAIN_BYTES (64 * 1024)        /* of an unread body after an early error; more closes */
+#define LIMIT_OUTPUT_BYTES (8 * 1024 * 1024) /* waiting for a slow reader; more cancels */
+#define LIMIT_STALL_MS (60 * 1000)           /* a reader that takes no byte for so long is dropped */
+
+/* Turns */
+#define DEFAULT_CTX 8192                     /* min(model, this, what memory holds) */
+#define DEFAULT_PARALLEL 4
+#define DEFAULT_QUEUE 32
+#define LIMIT_PARALLEL 64
+#define LIMIT_QUEUE 4096
+#define DEFAULT_MEMORY_BYTES (4ull << 30)    /* min(half of RAM or cgroup, this) */
+#define LIMIT_RETRY_AFTER_S 2                /* what a 503 says */
+#define LIMIT_MESSAGES 20000                 /* of one request, or one window */
+#define LIMIT_STOPS 4                        /* OpenAI's */
+#define LIMIT_STOP_BYTES 1024
+#define LIMIT_LOGIT_BIAS 1024
+#define LIMIT_METADATA_PAIRS 16
+#define LIMIT_METADATA_KEY 64
+#define LIMIT_METADATA_VALUE 512
+#define LIMIT_ITEMS 20                       /* of one POST …/items */
+#define TARGET_PREFILL_PASS_MS 150           /* nobody decodes */
+#define TARGET_DECODE_PACE 0.7               /* running answers keep this share of their pace */
+#define FLUSH_ANSWER_MS 1000                 /* partial answers reach the database this often */
+#define LIMIT_STOP_MS 5000                   /* SIGTERM to exit */
+
+#endif
