@@ -1,0 +1,177 @@
+/*
+ * UTF-8. One function knows the encoding, utf8_step; it follows table 3-7 of the Unicode standard, whose point is that only the
+ * second byte has ranges of its own:
+ *
+ *     first    second   third    fourth
+ *     00..7F
+ *     C2..DF   80..BF
+ *     E0       A0..BF   80..BF              (no overlong forms)
+ *     E1..EC   80..BF   80..BF
+ *     ED       80..9F   80..BF              (no surrogates)
+ *     EE..EF   80..BF   80..BF
+ *     F0       90..BF   80..BF   80..BF     (no overlong forms)
+ *     F1..F3   80..BF   80..BF   80..BF
+ *     F4       80..8F   80..BF   80..BF     (nothing above U+10FFFF)
+ */
+#include "base/utf8.h"
+
+#include <assert.h>
+
+#include <utf8proc.h>
+
+/* Length that the first byte announces, 0 when it can't start a character, and the range of the second byte. */
+static size_t first_byte(unsigned char c, unsigned char *lo, unsigned char *hi)
+{
+    *lo = 0x80;
+    *hi = 0xBF;
+    if (c < 0x80)
+        return 1;
+    if (c < 0xC2)
+        return 0;
+    if (c < 0xE0)
+        return 2;
+    if (c < 0xF0) {
+        if (c == 0xE0)
+            *lo = 0xA0;
+        if (c == 0xED)
+            *hi = 0x9F;
+        return 3;
+    }
+    if (c < 0xF5) {
+        if (c == 0xF0)
+            *lo = 0x90;
+        if (c == 0xF4)
+            *hi = 0x8F;
+        return 4;
+    }
+    return 0;
+}
+
+/* Bytes of s that are a character or its well-formed beginning (0: none), and the length announced. */
+static size_t well_formed(const char *s, size_t n, size_t *ret_want)
+{
+    unsigned char lo, hi;
+    size_t want = first_byte((unsigned char)s[0], &lo, &hi);
+    *ret_want = want;
+    if (want == 0)
+        return 0;
+    size_t have = 1;
+    while (have < want && have < n) {
+        unsigned char c = (unsigned char)s[have];
+        if (c < lo || c > hi)
+            break;
+        lo = 0x80;
+        hi = 0xBF;
+        have++;
+    }
+    return have;
+}
+
+size_t utf8_step(const char *s, size_t n, bool *ret_ok)
+{
+    assert(n > 0);
+    size_t want;
+    size_t have = well_formed(s, n, &want);
+    *ret_ok = have > 0 && have == want;
+    return have > 0 ? have : 1;
+}
+
+bool utf8_valid(const char *s, size_t n, size_t *ret_bad)
+{
+    for (size_t i = 0; i < n;) {
+        if ((unsigned char)s[i] < 0x80) {
+            i++;
+            continue;
+        }
+        bool ok;
+        size_t step = utf8_step(s + i, n - i, &ok);
+        if (!ok) {
+            if (ret_bad)
+                *ret_bad = i;
+            return false;
+        }
+        i += step;
+    }
+    return true;
+}
+
+size_t utf8_complete(const char *s, size_t n)
+{
+    /* The only candidate is the last byte that isn't a continuation, at most 3 from the end. */
+    for (size_t back = 1; back <= 3 && back <= n; back++) {
+        unsigned char c = (unsigned char)s[n - back];
+        if (c >= 0x80 && c < 0xC0)
+            continue;
+        size_t want;
+        size_t have = well_formed(s + n - back, back, &want);
+        return have == back && have < want ? n - back : n;
+    }
+    return n;
+}
+
+void utf8_repair(struct buf *b, const char *s, size_t n)
+{
+    size_t from = 0;
+    for (size_t i = 0; i < n;) {
+        bool ok;
+        size_t step = utf8_step(s + i, n - i, &ok);
+        if (!ok) {
+            buf_add(b, s + from, i - from);
+            buf_str(b, "\xEF\xBF\xBD");
+            from = i + step;
+        }
+        i += step;
+    }
+    buf_add(b, s + from, n - from);
+}
+
+uint32_t utf8_next(const char *s, size_t n, size_t *i)
+{
+    assert(*i < n);
+    const unsigned char *p = (const unsigned char *)s + *i;
+    size_t len = p[0] < 0x80 ? 1 : p[0] < 0xE0 ? 2 : p[0] < 0xF0 ? 3 : 4;
+    assert(len <= n - *i);
+    *i += len;
+    if (len == 1)
+        return p[0];
+    uint32_t cp = p[0] & (0xFFu >> (len + 1));
+    for (size_t k = 1; k < len; k++)
+        cp = cp << 6 | (p[k] & 0x3Fu);
+    return cp;
+}
+
+int utf8_put(char out[4], uint32_t cp)
+{
+    if (cp < 0x80) {
+        out[0] = (char)cp;
+        return 1;
+    }
+    if (cp < 0x800) {
+        out[0] = (char)(0xC0 | cp >> 6);
+        out[1] = (char)(0x80 | (cp & 0x3F));
+        return 2;
+    }
+    if (cp < 0x10000) {
+        out[0] = (char)(0xE0 | cp >> 12);
+        out[1] = (char)(0x80 | (cp >> 6 & 0x3F));
+        out[2] = (char)(0x80 | (cp & 0x3F));
+        return 3;
+    }
+    assert(cp <= 0x10FFFF);
+    out[0] = (char)(0xF0 | cp >> 18);
+    out[1] = (char)(0x80 | (cp >> 12 & 0x3F));
+    out[2] = (char)(0x80 | (cp >> 6 & 0x3F));
+    out[3] = (char)(0x80 | (cp & 0x3F));
+    return 4;
+}
+
+size_t utf8_width(const char *s, size_t n)
+{
+    size_t width = 0;
+    for (size_t i = 0; i < n;) {
+        int w = utf8proc_charwidth((utf8proc_int32_t)utf8_next(s, n, &i));
+        if (w > 0)
+            width += (size_t)w;
+    }
+    return width;
+}
