@@ -3,7 +3,8 @@
  *
  *     head ─► [ next | size | used | bytes… ] ─► [ … ] ─► NULL
  *
- * A request larger than a chunk gets one of its own behind the head, so that the head's free room stays in use.
+ * A request larger than a chunk gets one of its own behind the head, so that the head's free room
+ * stays in use.
  */
 #include "base/arena.h"
 

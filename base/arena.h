@@ -1,6 +1,6 @@
 /*
- * An arena: what a turn allocates lives in it and dies with it. Pointers stay valid until arena_done.
- * Not thread-safe; ownership moves with the turn.
+ * An arena: what a turn allocates lives in it and dies with it. Pointers stay valid until
+ * arena_done. Not thread-safe; ownership moves with the turn.
  */
 #ifndef HEARTH_BASE_ARENA_H
 #define HEARTH_BASE_ARENA_H

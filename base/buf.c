@@ -1,5 +1,6 @@
 /*
- * The buffer with a ceiling: grows by doubling, one byte ahead for the NUL. A write that doesn't fit adds nothing at all.
+ * The buffer with a ceiling: grows by doubling, one byte ahead for the NUL. A write that doesn't
+ * fit adds nothing at all.
  */
 #include "base/buf.h"
 

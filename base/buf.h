@@ -1,7 +1,7 @@
 /*
- * A byte buffer with a ceiling. The first failure sticks: later writes do nothing, and buf_error tells which it was,
- * so that a writer checks once, at the end. The bytes are always followed by a NUL that is not counted; the content
- * may hold NULs itself.
+ * A byte buffer with a ceiling. The first failure sticks: later writes do nothing, and buf_error
+ * tells which it was, so that a writer checks once, at the end. The bytes are always followed by a
+ * NUL that is not counted; the content may hold NULs itself.
  */
 #ifndef HEARTH_BASE_BUF_H
 #define HEARTH_BASE_BUF_H
@@ -36,7 +36,8 @@ void buf_consume(struct buf *b, size_t n);
 char *buf_reserve(struct buf *b, size_t n);
 /* 0 or the sticky error. */
 int buf_error(const struct buf *b) MUST_USE;
-/* The bytes (NUL-terminated, caller frees with free()), or NULL after an error. Leaves the buffer empty. */
+/* The bytes (NUL-terminated, caller frees with free()), or NULL after an error. Leaves the buffer
+ * empty. */
 char *buf_take(struct buf *b, size_t *ret_len);
 
 #endif

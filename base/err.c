@@ -1,6 +1,6 @@
 /*
- * Error texts. Whatever bytes come in (file names, a client's field names), what stands in `text` is valid UTF-8, also after
- * a cut: it ends up in JSON, in the journal and on terminals.
+ * Error texts. Whatever bytes come in (file names, a client's field names), what stands in `text`
+ * is valid UTF-8, also after a cut: it ends up in JSON, in the journal and on terminals.
  */
 #include "base/err.h"
 
@@ -16,7 +16,8 @@
 #define CUT_MARK "..."
 #define CUT_BYTES (sizeof(CUT_MARK) - 1)
 
-/* Copies raw[0, n) repaired into text; where it doesn't fit, cuts between characters and marks the cut. */
+/* Copies raw[0, n) repaired into text; where it doesn't fit, cuts between characters and marks the
+ * cut. */
 static void keep(char text[ERR_TEXT_BYTES], const char *raw, size_t n, bool is_cut)
 {
     size_t len = 0, len_for_mark = 0;

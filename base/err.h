@@ -1,7 +1,7 @@
 /*
- * Errors. A function that can fail returns 0 or a negative ERR_* code and takes a last `struct err *`,
- * whose text is written once, where the cause is known: the name of the thing, its value, the limit.
- * Libraries return; programs log, once, at the top.
+ * Errors. A function that can fail returns 0 or a negative ERR_* code and takes a last
+ * `struct err *`, whose text is written once, where the cause is known: the name of the thing, its
+ * value, the limit. Libraries return; programs log, once, at the top.
  */
 #ifndef HEARTH_BASE_ERR_H
 #define HEARTH_BASE_ERR_H
@@ -30,11 +30,12 @@ struct err {
 
 #define MUST_USE __attribute__((warn_unused_result))
 
-/* Writes code and text into `e` (which may be NULL) and returns `code`. A cut text ends in "...". */
+/* Writes code and text into `e` (which may be NULL) and returns `code`. A cut ends in "...". */
 int err_set(struct err *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-int err_setv(struct err *e, int code, const char *fmt, va_list ap) __attribute__((format(printf, 3, 0)));
+int err_setv(struct err *e, int code, const char *fmt, va_list ap)
+    __attribute__((format(printf, 3, 0)));
 
-/* Like err_set(e, ERR_IO, …) with ": " and the text of `errnum` appended; ENOMEM gives ERR_NOMEM. */
+/* Like err_set(e, ERR_IO, …) with ": " and `errnum`'s text appended; ENOMEM gives ERR_NOMEM. */
 int err_sys(struct err *e, int errnum, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* Puts "prefix: " before the text already in `e`; returns e->code. */

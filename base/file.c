@@ -1,8 +1,10 @@
 /*
- * Files. Everything that touches the disk goes through the system-call table, so that tests make each call fail in turn.
+ * Files. Everything that touches the disk goes through the system-call table, so that tests make
+ * each call fail in turn.
  *
- * file_write leaves either the old file or the whole new one, whatever fails: temporary name beside it, fsync, rename, fsync of the
- * directory (a rename survives a power cut only with its directory).
+ * file_write leaves either the old file or the whole new one, whatever fails: temporary name beside
+ * it, fsync, rename, fsync of the directory (a rename survives a power cut only with its
+ * directory).
  */
 #include "base/file.h"
 
@@ -91,8 +93,8 @@ static int write_all(int fd, const char *path, const char *p, size_t n, struct e
     return 0;
 }
 
-/* Opens a new file beside `path`, whose name is written to temp. The number keeps threads apart, the pid processes; a name
- * that a killed process of the same pid left is passed over. */
+/* Opens a new file beside `path`, whose name is written to temp. The number keeps threads apart,
+ * the pid processes; a name that a killed process of the same pid left is passed over. */
 static int open_temp(const char *path, char *temp, size_t n_temp, struct err *e)
 {
     static atomic_uint counter;
@@ -158,7 +160,8 @@ int file_write(const char *path, const void *data, size_t n, struct err *e)
     return rc;
 }
 
-/* mkdir of `path` and its parents; those that exist are left alone. `path` is written to and restored. */
+/* mkdir of `path` and its parents; those that exist are left alone. `path` is written to and
+ * restored. */
 static int make_parents(char *path, struct err *e)
 {
     for (char *p = path + 1;; p++) {
@@ -209,7 +212,8 @@ int dir_make_private(const char *path, struct err *e)
 
 int lock_take(const char *path, int *ret_fd, struct err *e)
 {
-    int fd = sys.openat(AT_FDCWD, path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    int fd =
+        sys.openat(AT_FDCWD, path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
     if (fd < 0)
         return open_error(e, path);
     int rc;

@@ -15,11 +15,12 @@ int file_read(const char *path, struct buf *ret, struct err *e) MUST_USE;
 /* Writes under a temporary name beside `path` (mode 0600), fsyncs, renames. */
 int file_write(const char *path, const void *data, size_t n, struct err *e) MUST_USE;
 
-/* Makes `path` and its missing parents, mode 0700. An existing directory must be ours or root's and not writable by
- * others (ERR_INVAL with its mode otherwise). */
+/* Makes `path` and its missing parents, mode 0700. An existing directory must be ours or root's and
+ * not writable by others (ERR_INVAL with its mode otherwise). */
 int dir_make_private(const char *path, struct err *e) MUST_USE;
 
-/* flock(LOCK_EX | LOCK_NB) on `path`, created 0600 and never unlinked. 0 and the descriptor; ERR_BUSY when another process has it. */
+/* flock(LOCK_EX | LOCK_NB) on `path`, created 0600 and never unlinked. 0 and the descriptor;
+ * ERR_BUSY when another process has it. */
 int lock_take(const char *path, int *ret_fd, struct err *e) MUST_USE;
 void lock_release(int fd);
 

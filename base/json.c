@@ -1,9 +1,10 @@
 /*
- * JSON over cJSON. Parsing is json_scan's rules and then cJSON; look-ups are our own loops; writing is our own walk, because
- * cJSON prints 2^53 as 9.00719925474099e+15 and bad UTF-8 as it is.
+ * JSON over cJSON. Parsing is json_scan's rules and then cJSON; look-ups are our own loops; writing
+ * is our own walk, because cJSON prints 2^53 as 9.00719925474099e+15 and bad UTF-8 as it is.
  *
- * A tree under construction that lost a node (no memory) carries LOST in the `type` of the object or array that should have got it;
- * cJSON uses the low ten bits and copies the rest. The writer refuses such a tree.
+ * A tree under construction that lost a node (no memory) carries LOST in the `type` of the object
+ * or array that should have got it; cJSON uses the low ten bits and copies the rest. The writer
+ * refuses such a tree.
  */
 #include "base/json.h"
 
@@ -29,7 +30,8 @@ static void *cjson_malloc(size_t n)
     return sys.malloc(n);
 }
 
-/* cJSON's allocations go through the table like ours. Before main: the hooks are a global of cJSON's. */
+/* cJSON's allocations go through the table like ours. Before main: the hooks are a global of
+ * cJSON's. */
 __attribute__((constructor)) static void set_hooks(void)
 {
     cJSON_InitHooks(&(cJSON_Hooks){.malloc_fn = cjson_malloc, .free_fn = free});
@@ -174,7 +176,8 @@ double json_double(const json *j)
     return (j->type & 0xFF) == cJSON_Raw ? strtod(j->valuestring, NULL) : j->valuedouble;
 }
 
-/* The shortest of %.15g … %.17g that reads back the same; whole numbers up to 2^53 as integers. Not finite: null. */
+/* The shortest of %.15g … %.17g that reads back the same; whole numbers up to 2^53 as integers. Not
+ * finite: null. */
 static void number_text(double d, char ret[NUMBER_BYTES])
 {
     if (!isfinite(d)) {
@@ -266,7 +269,7 @@ json *json_set(json *object, const char *key, json *value)
                         : cJSON_AddItemToObject(object, key, value);
         if (done && value->string)
             return value;
-        if (!done) /* replacing without memory for the key keeps the node, nameless: lost all the same */
+        if (!done) /* replacing with no memory for the key keeps the node, nameless: lost as well */
             cJSON_Delete(value);
     }
     object->type |= LOST;
@@ -375,8 +378,8 @@ json *json_add_num(json *array, double v)
 /* s: valid UTF-8 without NUL. */
 static void write_escaped(struct buf *b, const char *s, size_t n)
 {
-    static const char short_form[32] = {['\b'] = 'b', ['\f'] = 'f', ['\n'] = 'n',
-                                        ['\r'] = 'r', ['\t'] = 't'};
+    static const char short_form[32] = {
+        ['\b'] = 'b', ['\f'] = 'f', ['\n'] = 'n', ['\r'] = 'r', ['\t'] = 't'};
     size_t from = 0;
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)s[i];
@@ -462,7 +465,8 @@ static void fail(struct buf *b, int code)
         b->error = code;
 }
 
-/* Writes the node's own text; opens it when it has children. Returns what comes next, or NULL when the node is finished. */
+/* Writes the node's own text; opens it when it has children. Returns what comes next, or NULL when
+ * the node is finished. */
 static const cJSON *write_node(struct walk *w, const cJSON *j)
 {
     if (w->depth > 0 && (w->open[w->depth - 1]->type & 0xFF) == cJSON_Object) {

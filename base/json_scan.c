@@ -1,7 +1,8 @@
 /*
- * A JSON recogniser (RFC 8259) without recursion: the open arrays and objects are a stack of at most 64 brackets. It is stricter than
- * cJSON, which takes `01`, `1.`, `+1`, any control character as white space, a byte order mark, NULs and broken UTF-8;
- * and more lenient than the RFC in one thing, raw control characters inside strings, which do no harm.
+ * A JSON recogniser (RFC 8259) without recursion: the open arrays and objects are a stack of at
+ * most 64 brackets. It is stricter than cJSON, which takes `01`, `1.`, `+1`, any control character
+ * as white space, a byte order mark, NULs and broken UTF-8; and more lenient than the RFC in one
+ * thing, raw control characters inside strings, which do no harm.
  *
  *     state     what may come                         then
  *     VALUE     a value                               AFTER, or into a bracket
@@ -82,10 +83,10 @@ static int scan_unicode_escape(struct scan *s)
     s->at += 6;
     if (unit < 0xD800 || unit > 0xDFFF)
         return 0;
-    int low = unit <= 0xDBFF && s->n - s->at >= 6 && s->text[s->at] == '\\' &&
-                      s->text[s->at + 1] == 'u'
-                  ? hex4(s, s->at + 2)
-                  : -1;
+    int low =
+        unit <= 0xDBFF && s->n - s->at >= 6 && s->text[s->at] == '\\' && s->text[s->at + 1] == 'u'
+            ? hex4(s, s->at + 2)
+            : -1;
     if (low < 0xDC00 || low > 0xDFFF)
         return refuse(s, at, "half of a surrogate pair");
     s->at += 6;
@@ -103,7 +104,7 @@ static int scan_escape(struct scan *s)
     return 0;
 }
 
-/* at: the opening quote. Whole UTF-8 and the absence of NULs have been checked for the whole text. */
+/* at: the opening quote. That all is UTF-8 and nothing a NUL has been checked before. */
 static int scan_string(struct scan *s)
 {
     size_t from = s->at++;
@@ -156,8 +157,8 @@ static int scan_number(struct scan *s)
             return refuse(s, from, "a number without digits in its exponent");
     }
     if (s->at - from > JSON_NUMBER_BYTES_MAX)
-        return err_set(s->e, ERR_LIMIT, "offset %zu: a number of %zu characters, more than %d", from,
-                       s->at - from, JSON_NUMBER_BYTES_MAX);
+        return err_set(s->e, ERR_LIMIT, "offset %zu: a number of %zu characters, more than %d",
+                       from, s->at - from, JSON_NUMBER_BYTES_MAX);
     return 0;
 }
 
@@ -202,8 +203,7 @@ static int scan_value(struct scan *s, enum state *state)
     case 'n':
         return scan_word(s, "null");
     default:
-        return c == '-' || is_digit(c) ? scan_number(s)
-                                       : refuse(s, s->at, "not a JSON value");
+        return c == '-' || is_digit(c) ? scan_number(s) : refuse(s, s->at, "not a JSON value");
     }
 }
 
@@ -234,7 +234,8 @@ static int scan_after(struct scan *s, enum state *state)
     } else if (c == ',') {
         *state = closing == '}' ? KEY : VALUE;
     } else {
-        return refuse(s, s->at, closing == '}' ? "',' or '}' was expected" : "',' or ']' was expected");
+        return refuse(s, s->at,
+                      closing == '}' ? "',' or '}' was expected" : "',' or ']' was expected");
     }
     s->at++;
     return 0;

@@ -1,7 +1,7 @@
 /*
- * The log. A line is composed on the stack and leaves in one write(2), so that threads' lines don't mix and no lock is needed.
- * Texts may hold what a client sent: control characters become spaces (one call, one line, no terminal escapes), and bytes
- * that aren't UTF-8 become U+FFFD.
+ * The log. A line is composed on the stack and leaves in one write(2), so that threads' lines don't
+ * mix and no lock is needed. Texts may hold what a client sent: control characters become spaces
+ * (one call, one line, no terminal escapes), and bytes that aren't UTF-8 become U+FFFD.
  */
 #include "base/log.h"
 
@@ -34,7 +34,8 @@ static const struct {
     [LOG_LEVEL_DEBUG] = {"debug", 7},
 };
 
-/* JOURNAL_STREAM is "device:inode" of the journal's stream: children inherit the variable, but not always the stream. */
+/* JOURNAL_STREAM is "device:inode" of the journal's stream: children inherit the variable, but not
+ * always the stream. */
 static bool stderr_is_journal(void)
 {
     const char *stream = getenv("JOURNAL_STREAM");
@@ -63,7 +64,8 @@ int log_level_parse(const char *name)
     return -1;
 }
 
-/* Copies text[0, n) made harmless to line[at, LINE_BYTES - 4); returns the new length. 4: "..." and the newline. */
+/* Copies text[0, n) made harmless to line[at, LINE_BYTES - 4); returns the new length. 4: "..." and
+ * the newline. */
 static size_t put_text(char line[LINE_BYTES], size_t at, const char *text, size_t n, bool is_cut)
 {
     for (size_t i = 0; i < n;) {
@@ -97,9 +99,8 @@ static void write_line(enum log_level level, const char *fmt, va_list ap)
     bool is_cut = n >= (int)sizeof(text);
     size_t len = n < 0 ? 0 : is_cut ? utf8_complete(text, sizeof(text) - 1) : (size_t)n;
 
-    int at = atomic_load(&is_journal)
-                 ? snprintf(line, sizeof(line), "<%d>", levels[level].priority)
-                 : snprintf(line, sizeof(line), "%s: ", levels[level].name);
+    int at = atomic_load(&is_journal) ? snprintf(line, sizeof(line), "<%d>", levels[level].priority)
+                                      : snprintf(line, sizeof(line), "%s: ", levels[level].name);
     size_t total = put_text(line, (size_t)at, text, len, is_cut);
     line[total++] = '\n';
     /* A log that can't be written has nowhere to be reported. */

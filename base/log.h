@@ -1,7 +1,7 @@
 /*
- * The program's log: lines on stderr, "<level> text" with a systemd priority prefix when stderr is the
- * journal (JOURNAL_STREAM set). Thread-safe, one write(2) a line. Libraries do not log except where a fault is
- * absorbed on purpose (a bad cache file is a miss, logged once).
+ * The program's log: lines on stderr, "level: text", or with a systemd priority prefix when stderr is
+ * the journal (JOURNAL_STREAM set). Thread-safe, one write(2) a line. Libraries do not log except
+ * where a fault is absorbed on purpose (a bad cache file is a miss, logged once).
  */
 #ifndef HEARTH_BASE_LOG_H
 #define HEARTH_BASE_LOG_H
@@ -18,9 +18,11 @@ void log_info(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void log_debug(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /*
- * A rate limit for one call site: at most `burst` lines a minute, then one line that counts what was held back.
+ * A rate limit for one call site: at most `burst` lines a minute, then one line that counts what
+ * was held back.
  *     static struct log_limit lim = {.burst = 5};
- *     if (log_allowed(&lim)) log_warn(...);
+ *     if (log_allowed(&lim))
+ *         log_warn(...);
  */
 struct log_limit {
     int burst;

@@ -1,6 +1,6 @@
 /*
- * Where things are. As the XDG base directory specification has it, an empty or relative value counts as unset. systemd may give
- * several directories separated by colons; the first is ours.
+ * Where things are. As the XDG base directory specification has it, an empty or relative value
+ * counts as unset. systemd may give several directories separated by colons; the first is ours.
  */
 #include "base/paths.h"
 
@@ -46,8 +46,9 @@ static int add_home(struct buf *b, const char *what, struct err *e)
         found->pw_dir && found->pw_dir[0] == '/')
         home = found->pw_dir;
     if (!home)
-        return err_set(e, ERR_NOTFOUND, "no place for the %s: HOME is not set and user %lu has no entry",
-                       what, (unsigned long)geteuid());
+        return err_set(e, ERR_NOTFOUND,
+                       "no place for the %s: HOME is not set and user %lu has no entry", what,
+                       (unsigned long)geteuid());
     buf_str(b, home);
     return 0;
 }
@@ -145,8 +146,9 @@ int path_socket(const char *state_dir, char **ret, struct err *e)
         return err_set(e, ERR_NOMEM, "the path of the socket: out of memory");
     size_t len = strlen(path);
     if (len > SOCKET_PATH_MAX) {
-        rc = err_set(e, ERR_LIMIT, "socket path %s has %zu bytes, more than the %d that a Unix socket's "
-                                   "name may have; --socket names another",
+        rc = err_set(e, ERR_LIMIT,
+                     "socket path %s has %zu bytes, more than the %d that a Unix socket's "
+                     "name may have; --socket names another",
                      path, len, SOCKET_PATH_MAX);
         free(path);
         return rc;

@@ -2,7 +2,7 @@
  * Server-sent events. The parser gathers a line, whatever pieces it comes in, and acts at its end:
  *
  *     ":…"            comment, dropped               "event: NAME"   names the event
- *     "data: …"       a line of data                 ""              reports the event, if it has data
+ *     "data: …"       a line of data                 ""              reports the event, if any
  *     other fields (id, retry, unknown)              dropped
  *
  * One space after the colon belongs to the syntax; a byte order mark at the very start is dropped.

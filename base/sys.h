@@ -1,6 +1,7 @@
 /*
- * The system-call table: every call of ours that touches disk or memory in bulk goes through `sys`, so that tests can make
- * each one fail in turn (sqlite's test_syscall.c). In the programs the table is never changed.
+ * The system-call table: every call of ours that touches disk or memory in bulk goes through `sys`,
+ * so that tests can make each one fail in turn (sqlite's test_syscall.c). In the programs the table
+ * is never changed.
  */
 #ifndef HEARTH_BASE_SYS_H
 #define HEARTH_BASE_SYS_H

@@ -1,9 +1,10 @@
 /*
  * Thread roles and mailboxes.
  *
- * The eventfd is written under the mutex, when the list becomes non-empty, and read by the owner before it locks: what was pushed before
- * the read is then in the list that is taken, and what comes after it writes again. So the descriptor may be readable with
- * nothing waiting (the owner takes NULL), but never the other way round.
+ * The eventfd is written under the mutex, when the list becomes non-empty, and read by the owner
+ * before it locks: what was pushed before the read is then in the list that is taken, and what
+ * comes after it writes again. So the descriptor may be readable with nothing waiting (the owner
+ * takes NULL), but never the other way round.
  */
 #include "base/thread.h"
 
@@ -24,9 +25,12 @@ static _Thread_local enum thread_role own_role = THREAD_NONE;
 static atomic_bool has_roles;
 
 static const char *const role_names[] = {
-    [THREAD_NONE] = "hearth",           [THREAD_LOOP] = "hearth-loop",
-    [THREAD_HISTORY] = "hearth-history", [THREAD_WORKER] = "hearth-worker",
-    [THREAD_DISK] = "hearth-disk",       [THREAD_POOL] = "hearth-pool",
+    [THREAD_NONE] = "hearth",
+    [THREAD_LOOP] = "hearth-loop",
+    [THREAD_HISTORY] = "hearth-history",
+    [THREAD_WORKER] = "hearth-worker",
+    [THREAD_DISK] = "hearth-disk",
+    [THREAD_POOL] = "hearth-pool",
 };
 
 void thread_set_role(enum thread_role role)
@@ -159,7 +163,8 @@ void mailbox_wait(struct mailbox *m, int timeout_ms)
     int left = timeout_ms;
     while (!is_ready(m)) {
         struct pollfd p = {.fd = m->fd, .events = POLLIN};
-        /* Readable may be left over from a take. Drained before is_ready looks again, so no wake is lost. */
+        /* Readable may be left over from a take. Drained before is_ready looks again, so no wake is
+         * lost. */
         if (poll(&p, 1, left) > 0)
             drain(m);
         if (timeout_ms < 0)

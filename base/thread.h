@@ -1,11 +1,11 @@
 /*
  * Threads by role, and the mailbox, the only way from one to another.
  *
- *     sender ── mailbox_push(node) ──►  [ mutex | FIFO of nodes | eventfd ]  ──► owner: wait on fd, mailbox_take → whole list
+ *     senders ── mailbox_push ──►  [ mutex | FIFO of nodes | eventfd ]  ──► owner: mailbox_take
  *
- * A message embeds `struct mail` as its first member and is owned by whoever holds it: pushing moves it. A push after
- * mailbox_close is refused, and the sender keeps the message. No other lock, callback or system call but the eventfd's write is
- * made under the mutex.
+ * A message embeds `struct mail` as its first member and is owned by whoever holds it: pushing
+ * moves it. A push after mailbox_close is refused, and the sender keeps the message. No other lock,
+ * callback or system call but the eventfd's write is made under the mutex.
  */
 #ifndef HEARTH_BASE_THREAD_H
 #define HEARTH_BASE_THREAD_H
@@ -15,15 +15,24 @@
 
 #include "base/err.h"
 
-enum thread_role { THREAD_NONE, THREAD_LOOP, THREAD_HISTORY, THREAD_WORKER, THREAD_DISK, THREAD_POOL };
+enum thread_role {
+    THREAD_NONE,
+    THREAD_LOOP,
+    THREAD_HISTORY,
+    THREAD_WORKER,
+    THREAD_DISK,
+    THREAD_POOL
+};
 
 /* Sets the calling thread's role and its name (seen in top). */
 void thread_set_role(enum thread_role role);
-/* For assert() at the doors: assert(thread_is(THREAD_WORKER)). A program that has set no role anywhere (tests, offline commands) passes. */
+/* For assert() at the doors: assert(thread_is(THREAD_WORKER)). A program that has set no role
+ * anywhere (tests, offline commands) passes. */
 bool thread_is(enum thread_role role);
 
 /* Starts a joinable thread with all signals blocked. */
-int thread_start(pthread_t *ret, enum thread_role role, void *(*run)(void *), void *arg, struct err *e) MUST_USE;
+int thread_start(pthread_t *ret, enum thread_role role, void *(*run)(void *), void *arg,
+                 struct err *e) MUST_USE;
 
 struct mail {
     struct mail *next;

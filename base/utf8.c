@@ -1,6 +1,6 @@
 /*
- * UTF-8. One function knows the encoding, utf8_step; it follows table 3-7 of the Unicode standard, whose point is that only the
- * second byte has ranges of its own:
+ * UTF-8. One function knows the encoding, utf8_step; it follows table 3-7 of the Unicode standard,
+ * whose point is that only the second byte has ranges of its own:
  *
  *     first    second   third    fourth
  *     00..7F
@@ -19,7 +19,8 @@
 
 #include <utf8proc.h>
 
-/* Length that the first byte announces, 0 when it can't start a character, and the range of the second byte. */
+/* Length that the first byte announces, 0 when it can't start a character, and the range of the
+ * second byte. */
 static size_t first_byte(unsigned char c, unsigned char *lo, unsigned char *hi)
 {
     *lo = 0x80;
@@ -47,7 +48,8 @@ static size_t first_byte(unsigned char c, unsigned char *lo, unsigned char *hi)
     return 0;
 }
 
-/* Bytes of s that are a character or its well-formed beginning (0: none), and the length announced. */
+/* Bytes of s that are a character or its well-formed beginning (0: none), and the length announced.
+ */
 static size_t well_formed(const char *s, size_t n, size_t *ret_want)
 {
     unsigned char lo, hi;
