@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "base/err.h"
 #include "engine/tok.h"
@@ -23,11 +24,18 @@ struct gguf_tensor {
     uint64_t n_bytes;
 };
 
-/* ERR_NOTFOUND, ERR_IO, ERR_CORRUPT (what, where, value, limit), ERR_UNSUPPORTED (version, big-endian, split files). */
+/*
+ * ERR_NOTFOUND, ERR_IO, ERR_CORRUPT (what, where, value, limit), ERR_UNSUPPORTED (version, big-endian, split files, tensor types).
+ * The file must not be truncated while it is open here: the kernel answers reads of pages that are gone with SIGBUS. The engine keeps it open
+ * only while loading.
+ */
 int gguf_open(const char *path, struct gguf **ret, struct err *e) MUST_USE;
 void gguf_close(struct gguf *g);
 uint64_t gguf_file_bytes(const struct gguf *g);
 const unsigned char *gguf_file_data(const struct gguf *g);
+const struct stat *gguf_stat(const struct gguf *g); /* of the descriptor that was mapped */
+/* Where the tensors' bytes begin; before it are metadata only. */
+uint64_t gguf_data_offset(const struct gguf *g);
 
 /* NULL when there is none of that name. */
 const struct gguf_tensor *gguf_tensor(const struct gguf *g, const char *name);

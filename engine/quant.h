@@ -26,5 +26,11 @@ const struct quant_type *quant_type(uint32_t id);             /* NULL: unknown *
 const struct quant_type *quant_type_by_name(const char *name); /* NULL: unknown */
 /* "F32, F16, …" for error texts. */
 const char *quant_names(void);
+/* GGML's name of a type number that may well be one we don't read ("IQ2_XXS"), for error texts; "unknown" for no type at all. */
+const char *quant_ggml_name(uint32_t id);
+
+/* IEEE half precision to single (exact) and back (to nearest, ties to even); NaN stays NaN. */
+float quant_f16_to_f32(uint16_t h);
+uint16_t quant_f32_to_f16(float f);
 
 #endif

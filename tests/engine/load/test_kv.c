@@ -1,4 +1,5 @@
-/* KV blocks and their pool: sizes, zeroing, reference counts, sequences; a random walk beside a fool that counts. */
+/* KV blocks and their pool: sizes, zeroing, reference counts, sequences; a random walk beside a
+ * fool that counts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -188,14 +189,16 @@ static void fill(struct kv_block *b, const struct kv_shape *s)
 }
 
 /* The fool: every element of the block is looked up by (layer, head, dimension, position). */
-static void check_cut(const struct kv_block *b, const struct kv_block *whole, const struct kv_shape *s, int n)
+static void check_cut(const struct kv_block *b, const struct kv_block *whole,
+                      const struct kv_shape *s, int n)
 {
     for (int l = 0; l < s->n_layers; l++) {
         for (int h = 0; h < s->n_kv_heads; h++) {
             for (int i = 0; i < s->head_dim * KV_BLOCK; i++) {
                 const int d = i / KV_BLOCK, pos = i % KV_BLOCK;
                 const size_t k = kv_k_offset(s, l, h) + ((size_t)d * KV_BLOCK + (size_t)pos) * 2;
-                const size_t v = kv_v_offset(s, l, h) + ((size_t)pos * (size_t)s->head_dim + (size_t)d) * 2;
+                const size_t v =
+                    kv_v_offset(s, l, h) + ((size_t)pos * (size_t)s->head_dim + (size_t)d) * 2;
                 uint16_t got[2], want[2] = {0, 0};
                 memcpy(&got[0], b->data + k, 2);
                 memcpy(&got[1], b->data + v, 2);
