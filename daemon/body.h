@@ -43,10 +43,11 @@ int body_refuse(const json *o, const struct body_refusal *list, size_t n, struct
 
 /*
  * temperature 0 … 2, top_p 0 … 1 (0 counts as the smallest), min_p, top_k, repetition_penalty, presence_penalty, frequency_penalty, logit_bias, seed (0 … 2^53 − 1; absent: random)
- * → p->sample; stop → p->stops; stream, stream_options → is_stream, include_usage; hearth → use_cache, context; model's type. All that the APIs share but the length's name.
+ * → t->params.sample; stop → stops; stream, stream_options → is_stream, include_usage; hearth → use_cache, context; model's type. All that the APIs share but the length's name.
  * can_stream false (HTTP/1.0) refuses stream: true. Strings and arrays go to the arena.
  */
-int body_params(const json *o, const struct history *h, const struct request *r, struct arena *a, struct turn_params *p, struct http_error *ret) MUST_USE;
+int body_params(const json *o, const struct history *h, const struct request *r, struct turn *t,
+                struct http_error *ret) MUST_USE;
 /* A token limit under `key`: a whole number from 1 on; more than the window leaves is clamped later. Absent: *ret_value untouched. */
 int body_max_tokens(const json *o, const char *key, int *ret_value, struct http_error *ret) MUST_USE;
 
@@ -55,16 +56,21 @@ struct body_text {
     size_t n;
 };
 /*
- * Content: a string, or an array of parts {"type": "text" | "input_text" | "output_text", "text": …}, joined. null or absent: empty when may_be_null, else a 400. Other part types: 400 unsupported_parameter.
- * `field` names it in messages: "messages[3].content".
+ * Content: a string, or an array of parts {"type": "text" | "input_text" | "output_text", "text": …}, joined. null or
+ * absent: ret_text->s is NULL and the caller decides. Other part types: 400 unsupported_parameter. `field` names the
+ * message in errors: "messages[3]".
  */
-int body_content(const json *message, const char *field, bool may_be_null, struct arena *a, struct body_text *ret_text, struct http_error *ret) MUST_USE;
+int body_content(const json *message, const char *field, struct arena *a, struct body_text *ret_text,
+                 struct http_error *ret) MUST_USE;
 /* "system" and "developer", "user", "assistant". "tool" and "function" are 400 unsupported_parameter, others 400. */
 int body_role(const json *message, const char *field, enum chat_role *ret_role, struct http_error *ret) MUST_USE;
 /* `messages` of chat completions into the turn's window. */
 int body_messages(const json *o, struct turn *t, struct http_error *ret) MUST_USE;
 
-/* http_error for a library error that says which field: status 400 and param. */
+/* http_error for a library error that says which field: status 400 (500 for ERR_NOMEM) and param (copied). Returns e->code. */
 int body_error(struct http_error *ret, const struct err *e, const char *param);
+/* A 400 with a code and a param (copied): returns ERR_INVAL. */
+int body_refused(struct http_error *ret, const char *code, const char *param, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
 
 #endif

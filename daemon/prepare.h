@@ -30,10 +30,13 @@ int prepare_prompt(struct history *h, struct turn *t, struct http_error *ret_err
 /* A prompt fits when it has 1 … ctx − 1 tokens: else 400 context_length_exceeded with the counts. Clamps max_tokens, writes the receipt. */
 int prepare_fit(struct history *h, struct turn *t, struct http_error *ret_error) MUST_USE;
 
-/*
- * Stores this turn's messages (in a row under `parent`, 0: first) and begins the answer's row, durably. `msgs` name their conversation; parent and conversation of each are set here. On success t->store
- * is filled (inputs, answer, conversation, is_on). With n = 0 only the answer's row is begun (regeneration: parent is the user's message).
- */
-int prepare_store(struct history *h, struct turn *t, int64_t conversation, int64_t parent, struct memory_new_message *msgs, size_t n, struct http_error *ret_error) MUST_USE;
+/* Where a turn's messages go: in a row under `parent` (0: the first of the conversation); `parent` and `conversation` of each message are set by prepare_store. */
+struct prepare_place {
+    int64_t conversation, parent;
+    struct memory_new_message *messages;
+    size_t n; /* 0: only the answer's row is begun (a regeneration; parent is the user's message) */
+};
+/* Stores the messages and begins the answer's row, durably. On success t->store is filled (inputs, answer, conversation, is_on). */
+int prepare_store(struct history *h, struct turn *t, const struct prepare_place *place, struct http_error *ret_error) MUST_USE;
 
 #endif

@@ -84,7 +84,8 @@ void reply_post_last(struct daemon *d, enum reply_kind kind, uint64_t conn, int 
 struct http_error {
     int status;
     const char *code;  /* "context_length_exceeded" …, or NULL: null */
-    const char *param; /* or NULL: null */
+    const char *param; /* or NULL: null. Static, or param_text: such a struct is not copied */
+    char param_text[64];
     char message[512];
 };
 void http_error_set(struct http_error *h, int status, const char *code, const char *param, const char *fmt, ...) __attribute__((format(printf, 5, 6)));

@@ -86,7 +86,7 @@ enum turn_finish {
 /* Where time and tokens went. Times of clock_us; tokens are positions of the prompt unless said otherwise. */
 struct turn_stats {
     int64_t t_arrived, t_submitted, t_started, t_first, t_ended;
-    int64_t restore_us, prefill_us, decode_us, saved_us; /* prefill_us: passes shared with others count by rows */
+    int64_t restore_us, prefill_us, decode_us, saved_us; /* prefill: t_started … t_first, decode: t_first … t_ended */
     int n_cached, n_ram, n_disk, n_shared, n_computed;
     int n_yields;            /* times it gave its blocks back and resumed */
     const char *miss_reason; /* NULL: none; "off", "model", "evicted", "new" (static) */
