@@ -1,0 +1,271 @@
+/*
+ * Byte-level BPE: a piece starts as one symbol a byte, and of all neighbours the pair with the
+ * lowest rank (the leftmost among equals) is joined until no pair has a rank. (Sennrich et al.
+ * 2016; Radford et al. 2019 for bytes.)
+ *
+ *   short piece (≤ 32 bytes, nearly all): an array, the lowest rank found by looking at all pairs
+ *   long piece: a doubly linked list inside arrays, and a heap of rank << 32 | position. An entry
+ * is stale when its position no longer holds the pair of its rank; a rank names one pair, so that
+ * is the whole check. Each join pushes at most two entries: O(n log n).
+ *
+ *        symbol  [ 't' 'h' 'e' ' ' …      next [1 2 3 …      prev [- 0 1 …          join at 0:
+ * symbol[0] = "th", next[0] = 2, symbol[1] = dead
+ */
+#include "engine/tok_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SHORT_PIECE 32
+#define DEAD UINT32_MAX
+#define END UINT32_MAX
+
+static uint64_t pair_key(uint32_t left, uint32_t right)
+{
+    return (uint64_t)left << 44 | (uint64_t)right << 24;
+}
+
+static uint32_t pair_hash(uint64_t key)
+{
+    return (uint32_t)((key * 0x9E3779B97F4A7C15ull) >> 32);
+}
+
+int bpe_init(struct bpe *b, size_t n_merges, struct err *e)
+{
+    memset(b, 0, sizeof *b);
+    if (n_merges > BPE_MERGES_MAX)
+        return err_set(e, ERR_LIMIT, "%zu merges, the limit is %zu", n_merges, BPE_MERGES_MAX);
+    size_t n_slots = 64;
+    while (n_slots * 2 < n_merges * 3)
+        n_slots *= 2;
+    b->mask = (uint32_t)(n_slots - 1);
+    b->slots = calloc(n_slots, sizeof *b->slots);
+    b->left = malloc((n_merges + 1) * sizeof *b->left);
+    b->right = malloc((n_merges + 1) * sizeof *b->right);
+    b->result = malloc((n_merges + 1) * sizeof *b->result);
+    if (b->slots && b->left && b->right && b->result)
+        return 0;
+    bpe_done(b);
+    return err_set(e, ERR_NOMEM, "no memory for %zu merges", n_merges);
+}
+
+void bpe_done(struct bpe *b)
+{
+    free(b->slots);
+    free(b->left);
+    free(b->right);
+    free(b->result);
+    memset(b, 0, sizeof *b);
+}
+
+void bpe_add(struct bpe *b, uint32_t left, uint32_t right, uint32_t result)
+{
+    uint32_t rank = b->n_merges++;
+    b->left[rank] = left;
+    b->right[rank] = right;
+    b->result[rank] = result;
+    if (result == BPE_NO_RANK)
+        return;
+    uint64_t key = pair_key(left, right);
+    uint32_t i = pair_hash(key) & b->mask;
+    for (; b->slots[i]; i = (i + 1) & b->mask)
+        if (((b->slots[i] ^ key) >> 24) == 0)
+            return;
+    b->slots[i] = key | (rank + 1);
+}
+
+static uint32_t pair_rank(const struct bpe *b, uint32_t left, uint32_t right)
+{
+    uint64_t key = pair_key(left, right);
+    for (uint32_t i = pair_hash(key) & b->mask; b->slots[i]; i = (i + 1) & b->mask)
+        if (((b->slots[i] ^ key) >> 24) == 0)
+            return (uint32_t)(b->slots[i] & 0xFFFFFF) - 1;
+    return BPE_NO_RANK;
+}
+
+static int emit(const struct bpe_job *job, uint32_t symbol, struct err *e)
+{
+    if (symbol < job->bpe->n_vocab)
+        return ids_push(job->ret, (int32_t)symbol) < 0
+                   ? err_set(e, ERR_NOMEM, "no memory for token ids")
+                   : 0;
+    size_t n;
+    const char *bytes = job->spell(job->spell_ctx, symbol, &n);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t id = job->bpe->byte_symbol[(unsigned char)bytes[i]];
+        if (id < job->bpe->n_vocab && ids_push(job->ret, (int32_t)id) < 0)
+            return err_set(e, ERR_NOMEM, "no memory for token ids");
+    }
+    return 0;
+}
+
+static int encode_short(const struct bpe_job *job, const char *piece, size_t n, struct err *e)
+{
+    const struct bpe *b = job->bpe;
+    uint32_t symbol[SHORT_PIECE], rank[SHORT_PIECE];
+    for (size_t i = 0; i < n; i++)
+        symbol[i] = b->byte_symbol[(unsigned char)piece[i]];
+    for (size_t i = 0; i + 1 < n; i++)
+        rank[i] = pair_rank(b, symbol[i], symbol[i + 1]);
+    while (n > 1) {
+        size_t best = 0;
+        for (size_t i = 1; i + 1 < n; i++)
+            if (rank[i] < rank[best])
+                best = i;
+        if (rank[best] == BPE_NO_RANK)
+            break;
+        symbol[best] = b->result[rank[best]];
+        memmove(symbol + best + 1, symbol + best + 2, (n - best - 2) * sizeof *symbol);
+        memmove(rank + best, rank + best + 1, (n - best - 2) * sizeof *rank);
+        n--;
+        if (best > 0)
+            rank[best - 1] = pair_rank(b, symbol[best - 1], symbol[best]);
+        if (best + 1 < n)
+            rank[best] = pair_rank(b, symbol[best], symbol[best + 1]);
+    }
+    for (size_t i = 0; i < n; i++) {
+        int rc = emit(job, symbol[i], e);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+void bpe_scratch_done(struct bpe_scratch *s)
+{
+    free(s->symbol);
+    free(s->next);
+    free(s->prev);
+    free(s->heap);
+    memset(s, 0, sizeof *s);
+}
+
+/* Doubles an array of 32-bit items; the old one stays when memory is out. */
+static bool grow_array(uint32_t **array, size_t n)
+{
+    uint32_t *p = realloc(*array, n * sizeof *p);
+    if (p)
+        *array = p;
+    return p != NULL;
+}
+
+static bool grow_heap(struct bpe_scratch *s, size_t n)
+{
+    if (n <= s->cap_heap)
+        return true;
+    size_t cap = s->cap_heap * 2 > n ? s->cap_heap * 2 : n;
+    uint64_t *p = realloc(s->heap, cap * sizeof *p);
+    if (!p)
+        return false;
+    s->heap = p;
+    s->cap_heap = cap;
+    return true;
+}
+
+static bool reserve(struct bpe_scratch *s, size_t n)
+{
+    if (n > s->cap) {
+        if (!grow_array(&s->symbol, n) || !grow_array(&s->next, n) || !grow_array(&s->prev, n))
+            return false;
+        s->cap = n;
+    }
+    return grow_heap(s, n);
+}
+
+static void sift_down(uint64_t *heap, size_t n, size_t i)
+{
+    uint64_t v = heap[i];
+    for (size_t child; (child = 2 * i + 1) < n; i = child) {
+        if (child + 1 < n && heap[child + 1] < heap[child])
+            child++;
+        if (heap[child] >= v)
+            break;
+        heap[i] = heap[child];
+    }
+    heap[i] = v;
+}
+
+static bool heap_push(struct bpe_scratch *s, uint64_t v)
+{
+    if (!grow_heap(s, s->n_heap + 1))
+        return false;
+    size_t i = s->n_heap++;
+    for (; i > 0 && s->heap[(i - 1) / 2] > v; i = (i - 1) / 2)
+        s->heap[i] = s->heap[(i - 1) / 2];
+    s->heap[i] = v;
+    return true;
+}
+
+static uint64_t heap_pop(struct bpe_scratch *s)
+{
+    uint64_t top = s->heap[0];
+    s->heap[0] = s->heap[--s->n_heap];
+    if (s->n_heap > 0)
+        sift_down(s->heap, s->n_heap, 0);
+    return top;
+}
+
+/* The pair that begins at `at`, if it has a rank, becomes an entry. */
+static bool push_pair(const struct bpe *b, struct bpe_scratch *s, uint32_t at)
+{
+    if (at == END || s->next[at] == END)
+        return true;
+    uint32_t rank = pair_rank(b, s->symbol[at], s->symbol[s->next[at]]);
+    return rank == BPE_NO_RANK || heap_push(s, (uint64_t)rank << 32 | at);
+}
+
+static void start_long(const struct bpe *b, struct bpe_scratch *s, const char *piece, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        s->symbol[i] = b->byte_symbol[(unsigned char)piece[i]];
+        s->next[i] = i + 1 < n ? (uint32_t)(i + 1) : END;
+        s->prev[i] = i > 0 ? (uint32_t)(i - 1) : END;
+    }
+    s->n_heap = 0;
+    for (size_t i = 0; i + 1 < n; i++) {
+        uint32_t rank = pair_rank(b, s->symbol[i], s->symbol[i + 1]);
+        if (rank != BPE_NO_RANK)
+            s->heap[s->n_heap++] = (uint64_t)rank << 32 | i;
+    }
+    for (size_t i = s->n_heap / 2; i-- > 0;)
+        sift_down(s->heap, s->n_heap, i);
+}
+
+static int encode_long(const struct bpe_job *job, const char *piece, size_t n, struct err *e)
+{
+    const struct bpe *b = job->bpe;
+    struct bpe_scratch *s = job->scratch;
+    if (n >= END)
+        return err_set(e, ERR_LIMIT, "a piece of %zu bytes, the limit is %u", n, END - 1);
+    if (!reserve(s, n))
+        return err_set(e, ERR_NOMEM, "no memory to merge a piece of %zu bytes", n);
+    start_long(b, s, piece, n);
+    while (s->n_heap > 0) {
+        uint64_t top = heap_pop(s);
+        uint32_t at = (uint32_t)top, rank = (uint32_t)(top >> 32);
+        if (s->symbol[at] != b->left[rank] || s->next[at] == END ||
+            s->symbol[s->next[at]] != b->right[rank])
+            continue;
+        uint32_t gone = s->next[at];
+        s->symbol[at] = b->result[rank];
+        s->symbol[gone] = DEAD;
+        s->next[at] = s->next[gone];
+        if (s->next[at] != END)
+            s->prev[s->next[at]] = at;
+        if (!push_pair(b, s, s->prev[at]) || !push_pair(b, s, at))
+            return err_set(e, ERR_NOMEM, "no memory to merge a piece of %zu bytes", n);
+    }
+    for (uint32_t i = 0; i != END; i = s->next[i]) {
+        int rc = emit(job, s->symbol[i], e);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+int bpe_encode(const struct bpe_job *job, const char *piece, size_t n, struct err *e)
+{
+    if (n == 0)
+        return 0;
+    return n <= SHORT_PIECE ? encode_short(job, piece, n, e) : encode_long(job, piece, n, e);
+}
