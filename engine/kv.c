@@ -1,13 +1,17 @@
 /*
- * KV blocks: one mapping cut into slots, a free list, and plain reference counts (the rules of ownership: engine/kv.h).
+ * KV blocks: one mapping cut into slots, a free list, and plain reference counts (the rules of
+ * ownership: engine/kv.h).
  *
- *     mapping   [ slot 0 | slot 1 | … | slot n−1 ]        block_bytes each, the first on a huge page's boundary
- *     blocks    [ {data → slot 0} … ]                     free ones linked by next_free, the last released first (its pages are warm)
+ *     mapping   [ slot 0 | slot 1 | … | slot n−1 ]        block_bytes each, the first on a huge
+ * page's boundary blocks    [ {data → slot 0} … ]                     free ones linked by
+ * next_free, the last released first (its pages are warm)
  *
- * The mapping is reserved whole and touched slot by slot, so a generous budget costs nothing until it is used. A block is zeroed when it is
- * taken, not when it is released: release happens in bursts (an evicted subtree), taking one at a time.
+ * The mapping is reserved whole and touched slot by slot, so a generous budget costs nothing until
+ * it is used. A block is zeroed when it is taken, not when it is released: release happens in
+ * bursts (an evicted subtree), taking one at a time.
  *
- * A slot that nobody holds is poisoned for AddressSanitizer: reading a block after its last unref is then a report, not a wrong answer.
+ * A slot that nobody holds is poisoned for AddressSanitizer: reading a block after its last unref
+ * is then a report, not a wrong answer.
  */
 #include "engine/kv.h"
 
@@ -73,22 +77,32 @@ static bool mul_fits(size_t a, size_t b, size_t *ret)
     return true;
 }
 
-int kv_shape_init(struct kv_shape *ret, enum kv_type type, int n_layers, int n_kv_heads, int head_dim, struct err *e)
+int kv_shape_init(struct kv_shape *ret, enum kv_type type, int n_layers, int n_kv_heads,
+                  int head_dim, struct err *e)
 {
     if (n_layers < 1 || n_kv_heads < 1 || head_dim < 1) {
-        return err_set(e, ERR_INVAL, "KV shape of %d layers, %d KV heads, head dimension %d: each must be at least 1",
-                       n_layers, n_kv_heads, head_dim);
+        return err_set(
+            e, ERR_INVAL,
+            "KV shape of %d layers, %d KV heads, head dimension %d: each must be at least 1",
+            n_layers, n_kv_heads, head_dim);
     }
     if (type != KV_F16) {
-        return err_set(e, ERR_UNSUPPORTED, "KV type %s is not implemented (f16 is)", type == KV_Q8_0 ? "q8_0" : "unknown");
+        return err_set(e, ERR_UNSUPPORTED, "KV type %s is not implemented (f16 is)",
+                       type == KV_Q8_0 ? "q8_0" : "unknown");
     }
-    struct kv_shape s = {.type = type, .n_layers = n_layers, .n_kv_heads = n_kv_heads, .head_dim = head_dim, .n_sections = 1};
+    struct kv_shape s = {.type = type,
+                         .n_layers = n_layers,
+                         .n_kv_heads = n_kv_heads,
+                         .head_dim = head_dim,
+                         .n_sections = 1};
     /* K and V of a head: 128 bytes a dimension, so every size is a multiple of 64. */
     if (!mul_fits((size_t)head_dim, (size_t)2 * KV_BLOCK * F16_BYTES, &s.head_bytes) ||
         !mul_fits(s.head_bytes, (size_t)n_kv_heads, &s.layer_bytes) ||
         !mul_fits(s.layer_bytes, (size_t)n_layers, &s.block_bytes)) {
-        return err_set(e, ERR_LIMIT, "a KV block of %d layers, %d KV heads and head dimension %d exceeds the address space", n_layers,
-                       n_kv_heads, head_dim);
+        return err_set(
+            e, ERR_LIMIT,
+            "a KV block of %d layers, %d KV heads and head dimension %d exceeds the address space",
+            n_layers, n_kv_heads, head_dim);
     }
     *ret = s;
     return 0;
@@ -103,32 +117,39 @@ int kv_pool_new(const struct kv_shape *shape, size_t n_blocks, struct kv_pool **
     if (n_blocks < 1) {
         return err_set(e, ERR_INVAL, "a KV pool of 0 blocks");
     }
-    if (n_blocks > SIZE_MAX / sizeof(struct kv_block) || !mul_fits(n_blocks, shape->block_bytes, &bytes) ||
-        bytes > SIZE_MAX - HUGE_PAGE_BYTES) {
-        return err_set(e, ERR_LIMIT, "a KV pool of %zu blocks of %zu bytes exceeds the address space", n_blocks, shape->block_bytes);
+    if (n_blocks > SIZE_MAX / sizeof(struct kv_block) ||
+        !mul_fits(n_blocks, shape->block_bytes, &bytes) || bytes > SIZE_MAX - HUGE_PAGE_BYTES) {
+        return err_set(e, ERR_LIMIT,
+                       "a KV pool of %zu blocks of %zu bytes exceeds the address space", n_blocks,
+                       shape->block_bytes);
     }
     p = sys.malloc(sizeof *p);
     if (!p) {
         return err_set(e, ERR_NOMEM, "out of memory for the KV pool");
     }
-    *p = (struct kv_pool){.shape = *shape, .n_blocks = n_blocks, .map_bytes = bytes + HUGE_PAGE_BYTES};
+    *p = (struct kv_pool){
+        .shape = *shape, .n_blocks = n_blocks, .map_bytes = bytes + HUGE_PAGE_BYTES};
     p->blocks = sys.malloc(n_blocks * sizeof *p->blocks);
     if (!p->blocks) {
         rc = err_set(e, ERR_NOMEM, "out of memory for the table of %zu KV blocks", n_blocks);
         goto done;
     }
-    void *map = sys.mmap(NULL, p->map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *map = sys.mmap(NULL, p->map_bytes, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (map == MAP_FAILED) {
         rc = err_sys(e, errno, "reserving %zu bytes for %zu KV blocks", p->map_bytes, n_blocks);
         goto done;
     }
     p->map = map;
-    unsigned char *first = p->map + (HUGE_PAGE_BYTES - (uintptr_t)p->map % HUGE_PAGE_BYTES) % HUGE_PAGE_BYTES;
-    (void)madvise(first, bytes, MADV_HUGEPAGE); /* advice: a kernel without huge pages is as correct */
+    unsigned char *first =
+        p->map + (HUGE_PAGE_BYTES - (uintptr_t)p->map % HUGE_PAGE_BYTES) % HUGE_PAGE_BYTES;
+    (void)madvise(first, bytes,
+                  MADV_HUGEPAGE); /* advice: a kernel without huge pages is as correct */
     (void)madvise(first, bytes, MADV_DONTDUMP); /* a core file is no place for what people wrote */
     for (size_t i = n_blocks; i-- > 0;) {
         struct kv_block *b = &p->blocks[i];
-        *b = (struct kv_block){.data = first + i * shape->block_bytes, .pool = p, .next_free = p->free};
+        *b = (struct kv_block){
+            .data = first + i * shape->block_bytes, .pool = p, .next_free = p->free};
         p->free = b;
         slot_poison(p, b);
     }
@@ -211,8 +232,8 @@ void kv_unref(struct kv_block *b)
 }
 
 /*
- * Copies positions [0, n) of `src` (NULL: leaves them) and zeroes the rest, in K's rows (one a head dimension, 32 positions each) and in V's (one a
- * position).
+ * Copies positions [0, n) of `src` (NULL: leaves them) and zeroes the rest, in K's rows (one a head
+ * dimension, 32 positions each) and in V's (one a position).
  */
 static void block_cut(struct kv_block *dst, const struct kv_block *src, int n)
 {
@@ -291,7 +312,8 @@ void kv_seq_seal(struct kv_seq *s)
     const int i = s->n_tokens / KV_BLOCK, used = s->n_tokens % KV_BLOCK;
 
     assert(s->n_tokens <= kv_seq_capacity(s));
-    /* A block boundary: the block that an abandoned pass may have scribbled on is the next one, if it was reserved. */
+    /* A block boundary: the block that an abandoned pass may have scribbled on is the next one, if
+     * it was reserved. */
     if (i < s->n_blocks) {
         kv_block_zero_from(s->blocks[i], used);
     }

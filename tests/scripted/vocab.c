@@ -1,0 +1,217 @@
+/* The synthetic vocabulary (tests/scripted/vocab.h), and GPT-2's spelling of bytes as printable
+ * characters, in which a vocabulary is written. */
+#include "tests/scripted/vocab.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/utf8.h"
+
+struct vocab {
+    struct tok_str bytes[VOCAB_MAX];  /* what a token stands for */
+    struct tok_str pieces[VOCAB_MAX]; /* its spelling */
+    int32_t types[VOCAB_MAX];
+    struct tok_str merges[64];
+    size_t n_merges;
+    int n;
+};
+
+/* In order of rank. Both halves exist by the time a merge is listed. */
+static const struct {
+    const char *left, *right;
+} merges[] = {
+    {"\n", "\n"},         {".", "\n\n"}, {"\xe4", "\xbd"}, {"\xe4\xbd", "\xa0"}, {"\xe5", "\xa5"},
+    {"\xe5\xa5", "\xbd"}, {"你", "好"},  {"t", "h"},       {"th", "e"},          {" ", "the"},
+    {"i", "n"},           {"in", "g"},   {"e", "r"},       {"a", "n"},           {"an", "d"},
+    {" ", "and"},         {"o", "u"},    {"y", "ou"},      {" ", "you"},         {"o", "r"},
+    {"l", "l"},
+};
+
+static const char *const unmerged[] = {
+    "nop", "qrs", "uv",    "tuvw",   "qrstuvw", " Note",   "Note", ": ",
+    " ok", "ok",  "hello", " world", "word ",   "\nUser:", "🦙", "ing\n",
+};
+
+/* The character that stands for a byte: itself where it is printable in Latin-1, else the next free
+ * one from U+0100. */
+static uint32_t byte_char(int byte)
+{
+    uint32_t next = 256;
+    for (int b = 0; b < 256; b++) {
+        const bool is_printable = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
+        if (b == byte) {
+            return is_printable ? (uint32_t)b : next;
+        }
+        next += !is_printable;
+    }
+    return 0;
+}
+
+static void spell(struct buf *b, const char *bytes, size_t n)
+{
+    char c[4];
+    for (size_t i = 0; i < n; i++) {
+        buf_add(b, c, (size_t)utf8_put(c, byte_char((unsigned char)bytes[i])));
+    }
+}
+
+/* Takes the buffer's text. */
+static int take(struct buf *b, struct tok_str *ret, struct err *e)
+{
+    size_t n;
+    char *s = buf_take(b, &n);
+    if (!s) {
+        return err_set(e, ERR_NOMEM, "out of memory for the vocabulary");
+    }
+    *ret = (struct tok_str){s, n};
+    return 0;
+}
+
+static int push(struct vocab *v, const char *bytes, size_t n, int32_t type, struct err *e)
+{
+    struct buf b;
+    int rc;
+    if (v->n == VOCAB_MAX) {
+        return err_set(e, ERR_LIMIT, "more than %d tokens", VOCAB_MAX);
+    }
+    buf_init(&b, (size_t)4 * VOCAB_PIECE_BYTES_MAX);
+    buf_add(&b, bytes, n);
+    rc = take(&b, &v->bytes[v->n], e);
+    if (rc) {
+        return rc;
+    }
+    if (type == TOK_CONTROL) {
+        buf_add(&b, bytes, n);
+    } else {
+        spell(&b, bytes, n);
+    }
+    rc = take(&b, &v->pieces[v->n], e);
+    if (rc) {
+        free((void *)(uintptr_t)v->bytes[v->n].s);
+        return rc;
+    }
+    v->types[v->n++] = type;
+    return 0;
+}
+
+static int find(const struct vocab *v, const char *bytes, size_t n)
+{
+    for (int i = 0; i < v->n; i++) {
+        if (v->bytes[i].n == n && !memcmp(v->bytes[i].s, bytes, n)) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static int push_merge(struct vocab *v, const char *left, const char *right, struct err *e)
+{
+    struct buf b;
+    int rc;
+    buf_init(&b, (size_t)8 * VOCAB_PIECE_BYTES_MAX);
+    spell(&b, left, strlen(left));
+    buf_char(&b, ' ');
+    spell(&b, right, strlen(right));
+    rc = take(&b, &v->merges[v->n_merges], e);
+    if (rc) {
+        return rc;
+    }
+    v->n_merges++;
+    buf_str(&b, left);
+    buf_str(&b, right);
+    rc = buf_error(&b) ? err_set(e, ERR_NOMEM, "out of memory for the vocabulary")
+                       : push(v, b.data, b.len, TOK_NORMAL, e);
+    buf_done(&b);
+    return rc;
+}
+
+static int fill(struct vocab *v, struct err *e)
+{
+    static const char *const controls[] = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
+    int rc = 0;
+    for (int i = 0; i < 256 && !rc; i++) {
+        const char c = (char)i;
+        rc = push(v, &c, 1, TOK_NORMAL, e);
+    }
+    for (size_t i = 0; i < 3 && !rc; i++) {
+        rc = push(v, controls[i], strlen(controls[i]), TOK_CONTROL, e);
+    }
+    for (size_t i = 0; i < sizeof merges / sizeof *merges && !rc; i++) {
+        rc = push_merge(v, merges[i].left, merges[i].right, e);
+    }
+    for (size_t i = 0; i < sizeof unmerged / sizeof *unmerged && !rc; i++) {
+        rc = push(v, unmerged[i], strlen(unmerged[i]), TOK_NORMAL, e);
+    }
+    return rc;
+}
+
+int vocab_new(struct vocab **ret, struct err *e)
+{
+    struct vocab *v = calloc(1, sizeof *v);
+    if (!v) {
+        return err_set(e, ERR_NOMEM, "out of memory for the vocabulary");
+    }
+    const int rc = fill(v, e);
+    if (rc) {
+        vocab_free(v);
+        return rc;
+    }
+    *ret = v;
+    return 0;
+}
+
+void vocab_free(struct vocab *v)
+{
+    if (!v) {
+        return;
+    }
+    for (int i = 0; i < v->n; i++) {
+        free((void *)(uintptr_t)v->bytes[i].s);
+        free((void *)(uintptr_t)v->pieces[i].s);
+    }
+    for (size_t i = 0; i < v->n_merges; i++) {
+        free((void *)(uintptr_t)v->merges[i].s);
+    }
+    free(v);
+}
+
+int vocab_add(struct vocab *v, const char *bytes, size_t n, int32_t *ret, struct err *e)
+{
+    int id = find(v, bytes, n);
+    if (n < 1 || n > VOCAB_PIECE_BYTES_MAX) {
+        return err_set(e, ERR_INVAL, "a piece of %zu bytes, it must have 1 to %d", n,
+                       VOCAB_PIECE_BYTES_MAX);
+    }
+    if (id < 0) {
+        id = v->n;
+        const int rc = push(v, bytes, n, TOK_NORMAL, e);
+        if (rc) {
+            return rc;
+        }
+    }
+    *ret = id;
+    return 0;
+}
+
+int vocab_size(const struct vocab *v)
+{
+    return v->n;
+}
+
+int vocab_tok(const struct vocab *v, struct tok **ret, struct err *e)
+{
+    const struct tok_spec spec = {
+        .model = "gpt2",
+        .pre = "qwen2",
+        .pieces = v->pieces,
+        .types = v->types,
+        .n_vocab = (size_t)v->n,
+        .merges = v->merges,
+        .n_merges = v->n_merges,
+        .bos = -1,
+        .eos = VOCAB_IM_END,
+        .eot = -1,
+    };
+    return tok_new(&spec, ret, e);
+}
