@@ -1,0 +1,164 @@
+/*
+ * libedit, and the only file that knows it.
+ */
+#include "client/line.h"
+
+#include <errno.h>
+#include <histedit.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "client/term.h"
+
+#define LINE_HISTORY 1000
+#define LINE_MAX_BYTES ((size_t)8 << 20)
+
+struct line {
+    EditLine *el; /* NULL: not a terminal */
+    History *history;
+    char *path;
+    const char *prompt;
+};
+
+static const char *prompt_of(EditLine *el)
+{
+    void *data = NULL;
+    el_get(el, EL_CLIENTDATA, &data);
+    return ((struct line *)data)->prompt;
+}
+
+static void open_editor(struct line *l)
+{
+    HistEvent ev;
+    l->history = history_init();
+    l->el = el_init("hearth", stdin, stdout, stderr);
+    if (!l->el || !l->history)
+        return;
+    history(l->history, &ev, H_SETSIZE, LINE_HISTORY);
+    history(l->history, &ev, H_SETUNIQUE, 1);
+    if (l->path)
+        history(l->history, &ev, H_LOAD, l->path);
+    el_set(l->el, EL_CLIENTDATA, l);
+    el_set(l->el, EL_PROMPT, prompt_of);
+    el_set(l->el, EL_EDITOR, "emacs");
+    el_set(l->el, EL_HIST, history, l->history);
+    el_set(l->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
+    el_source(l->el, NULL);
+}
+
+struct line *line_open(const char *history_path)
+{
+    struct line *l = calloc(1, sizeof *l);
+    if (!l)
+        return NULL;
+    l->path = history_path ? strdup(history_path) : NULL;
+    if (term_is_tty(STDIN_FILENO) && term_is_tty(STDOUT_FILENO))
+        open_editor(l);
+    return l;
+}
+
+void line_close(struct line *l)
+{
+    if (!l)
+        return;
+    if (l->history) {
+        HistEvent ev;
+        mode_t old = umask(077);
+        if (l->path)
+            history(l->history, &ev, H_SAVE, l->path);
+        umask(old);
+        history_end(l->history);
+    }
+    if (l->el)
+        el_end(l->el);
+    free(l->path);
+    free(l);
+}
+
+static volatile sig_atomic_t was_interrupted;
+
+static void note_interrupt(int sig)
+{
+    (void)sig;
+    was_interrupted = 1;
+}
+
+/* One physical line, borrowed until the next call; NULL at the end of input or after Ctrl-C. */
+static const char *physical(struct line *l, const char *initial, char **plain, size_t *plain_cap,
+                            size_t *ret_n)
+{
+    if (!l->el) {
+        ssize_t n = getline(plain, plain_cap, stdin);
+        *ret_n = n > 0 ? (size_t)n : 0;
+        return n > 0 ? *plain : NULL;
+    }
+    /* Without SA_RESTART, so that libedit's read comes back. */
+    struct sigaction sa = {.sa_handler = note_interrupt}, old;
+    sigaction(SIGINT, &sa, &old);
+    if (initial)
+        el_push(l->el, initial);
+    int n = 0;
+    const char *s = el_gets(l->el, &n);
+    sigaction(SIGINT, &old, NULL);
+    *ret_n = s && n > 0 ? (size_t)n : 0;
+    if (was_interrupted) {
+        el_reset(l->el);
+        return NULL;
+    }
+    return s && n > 0 ? s : NULL;
+}
+
+static void remember(struct line *l, const char *text)
+{
+    HistEvent ev;
+    if (l->history && *text)
+        history(l->history, &ev, H_ENTER, text);
+}
+
+enum line_result line_read(struct line *l, const char *prompt, const char *initial, char **ret,
+                           size_t *ret_n)
+{
+    struct buf b;
+    buf_init(&b, LINE_MAX_BYTES);
+    char *plain = NULL;
+    size_t cap = 0, n;
+    enum line_result result = LINE_END;
+    bool goes_on = true;
+    was_interrupted = 0;
+    l->prompt = prompt;
+    while (goes_on) {
+        const char *s = physical(l, initial, &plain, &cap, &n);
+        if (!s)
+            break;
+        result = LINE_TEXT;
+        initial = NULL;
+        if (n && s[n - 1] == '\n')
+            n--;
+        goes_on = n && s[n - 1] == '\\';
+        buf_add(&b, s, goes_on ? n - 1 : n);
+        if (goes_on)
+            buf_char(&b, '\n');
+        l->prompt = "… ";
+    }
+    free(plain);
+    if (was_interrupted || buf_error(&b)) {
+        fputc('\n', stderr);
+        buf_done(&b);
+        return LINE_INTERRUPTED;
+    }
+    if (result == LINE_TEXT) {
+        buf_str(&b, "");
+        remember(l, b.data ? b.data : "");
+        *ret = buf_take(&b, ret_n);
+        if (*ret)
+            return LINE_TEXT;
+    }
+    buf_done(&b);
+    return LINE_END;
+}
