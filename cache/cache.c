@@ -1,0 +1,175 @@
+/* The cache as a whole: made, asked, emptied, checked. What a turn does with it is in lease.c. See
+ * cache.h. */
+#include "cache/cache.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/sys.h"
+#include "base/thread.h"
+#include "cache/inside.h"
+
+void cache_root_of(const uint8_t model[HASH_BYTES], const char *owner, struct cache_root *ret)
+{
+    static const char tag[] = "hearth-root-1";
+    struct hash_state s;
+    hash_init(&s);
+    hash_add(&s, tag, sizeof tag - 1);
+    hash_add(&s, model, HASH_BYTES);
+    hash_add(&s, owner, strlen(owner)); /* last and alone, so its length needs no saying */
+    hash_end(&s, ret->id);
+}
+
+int cache_new(struct kv_pool *pool, struct cache **ret, struct err *e)
+{
+    struct cache *c = sys.malloc(sizeof *c);
+    if (!c) {
+        return err_set(e, ERR_NOMEM, "out of memory for the prefix cache");
+    }
+    *c = (struct cache){.pool = pool};
+    const int rc = tree_init(&c->tree, e);
+    if (rc) {
+        free(c);
+        return rc;
+    }
+    *ret = c;
+    return 0;
+}
+
+void cache_free(struct cache *c)
+{
+    if (!c) {
+        return;
+    }
+    assert(!c->leases);
+    tree_done(&c->tree);
+    free(c);
+}
+
+int cache_peek(const struct cache *c, const struct cache_root *root, const int32_t *ids, int n)
+{
+    const struct node *at = tree_find(&c->tree, root->id);
+    int n_found = 0, k = 0;
+
+    if (!at) {
+        return 0;
+    }
+    while (n - n_found >= KV_BLOCK) {
+        const struct node *next = tree_find_block(&c->tree, at, ids + n_found);
+        if (!next) {
+            break;
+        }
+        at = next;
+        n_found += KV_BLOCK;
+    }
+    const int rest = n - n_found;
+    if (rest > 0) {
+        tree_find_prefix(at, ids + n_found, rest < KV_BLOCK ? rest : KV_BLOCK, &k);
+    }
+    return n_found + k;
+}
+
+void cache_stats(const struct cache *c, struct cache_stats *ret)
+{
+    const size_t n_max = kv_pool_n_blocks(c->pool);
+    const size_t block_bytes = kv_pool_shape(c->pool)->block_bytes;
+    *ret = (struct cache_stats){
+        .n_blocks = c->tree.n_blocks,
+        .n_tails = c->tree.n_tails,
+        .block_bytes = block_bytes,
+        .bytes_used = (n_max - kv_pool_n_free(c->pool)) * block_bytes,
+        .bytes_max = n_max * block_bytes,
+        .n_found_tokens = c->n_found_tokens,
+        .n_missed_tokens = c->n_missed_tokens,
+        .n_evicted_blocks = c->n_evicted_blocks,
+        .n_adopted_blocks = c->n_adopted_blocks,
+    };
+}
+
+size_t cache_drop(struct cache *c, const struct cache_root *root)
+{
+    size_t n_gone = 0;
+
+    assert(thread_is(THREAD_WORKER));
+    if (!root) {
+        n_gone = tree_drop(&c->tree, NULL);
+    } else {
+        struct node *n = tree_find(&c->tree, root->id);
+        if (!n) {
+            return 0;
+        }
+        tree_pin(&c->tree, n); /* it would go with its last child */
+        n_gone = tree_drop(&c->tree, n);
+        tree_unpin(&c->tree, n);
+        tree_prune_root(&c->tree, n);
+    }
+    c->n_evicted_blocks += n_gone;
+    return n_gone;
+}
+
+/* ---- checks ---- */
+
+static int check_lease(const struct cache_lease *l, struct err *e)
+{
+    const struct kv_seq *s = &l->seq;
+    const struct node *parent = l->root;
+
+    if (l->n_path > s->n_blocks || s->n_tokens < l->n_path * KV_BLOCK ||
+        s->n_tokens > kv_seq_capacity(s)) {
+        return err_set(e, ERR_CORRUPT, "a lease of %d shared of %d blocks with %d positions",
+                       l->n_path, s->n_blocks, s->n_tokens);
+    }
+    for (int i = 0; i < l->n_path; i++) {
+        const struct node *n = l->path[i];
+        if (n->parent != parent || n->block != s->blocks[i] || n->count != KV_BLOCK) {
+            return err_set(e, ERR_CORRUPT, "block %d of a lease isn't the tree's", i);
+        }
+        parent = n;
+    }
+    for (int i = l->n_path; i < s->n_blocks; i++) {
+        if (s->blocks[i]->n_refs != 1) {
+            return err_set(e, ERR_CORRUPT, "private block %d of a lease has %d references", i,
+                           s->blocks[i]->n_refs);
+        }
+    }
+    return 0;
+}
+
+/* How many open leases have n on their path. */
+static int count_leases(const struct cache *c, const struct node *n)
+{
+    int n_leases = 0;
+    for (const struct cache_lease *l = c->leases; l; l = l->next) {
+        n_leases += n->parent ? n->depth < l->n_path && l->path[n->depth] == n : l->root == n;
+    }
+    return n_leases;
+}
+
+int cache_check(const struct cache *c, struct err *e)
+{
+    size_t n_private = 0;
+    int rc = tree_check(&c->tree, e);
+
+    for (const struct cache_lease *l = c->leases; !rc && l; l = l->next) {
+        rc = check_lease(l, e);
+        n_private += (size_t)(l->seq.n_blocks - l->n_path);
+    }
+    for (size_t i = 0; !rc && i < c->tree.n_buckets; i++) {
+        for (const struct node *n = c->tree.buckets[i]; !rc && n; n = n->hash_next) {
+            if (n->n_leases != count_leases(c, n)) {
+                rc = err_set(e, ERR_CORRUPT, "a node at depth %d counts %d leases of %d", n->depth,
+                             n->n_leases, count_leases(c, n));
+            }
+        }
+    }
+    /* Others may take blocks of the pool too, so there may be more in use than the cache knows of,
+     * never fewer. */
+    const size_t n_known = c->tree.n_blocks + c->tree.n_tails + n_private;
+    const size_t n_used = kv_pool_n_blocks(c->pool) - kv_pool_n_free(c->pool);
+    if (!rc && n_known > n_used) {
+        rc = err_set(e, ERR_CORRUPT, "the cache and its leases hold %zu blocks, the pool gave %zu",
+                     n_known, n_used);
+    }
+    return rc;
+}

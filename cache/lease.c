@@ -1,0 +1,369 @@
+/*
+ * Leases: what a turn holds of the cache, from finding its prefix to leaving its blocks behind. See
+ * cache.h and inside.h.
+ *
+ *     open ─► find ─► reserve ─► (pass ─► publish ─► find again while prefilling)… ─► close
+ *
+ * Whatever fails, the lease and the tree stay as they were before or a step further; nothing needs
+ * undoing by the caller.
+ */
+#include <assert.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/sys.h"
+#include "base/thread.h"
+#include "cache/evict.h"
+#include "cache/inside.h"
+
+int cache_lease_open(struct cache *c, const struct cache_root *root, uint64_t who,
+                     struct cache_lease **ret, struct err *e)
+{
+    assert(thread_is(THREAD_WORKER));
+    struct cache_lease *l = sys.malloc(sizeof *l);
+    if (!l) {
+        return err_set(e, ERR_NOMEM, "out of memory for a turn's hold on the cache");
+    }
+    *l = (struct cache_lease){.cache = c, .who = who};
+    const int rc = tree_root(&c->tree, root->id, &l->root, e);
+    if (rc) {
+        free(l);
+        return rc;
+    }
+    tree_pin(&c->tree, l->root);
+    kv_seq_init(&l->seq);
+    l->next = c->leases;
+    if (l->next) {
+        l->next->prev = l;
+    }
+    c->leases = l;
+    *ret = l;
+    return 0;
+}
+
+struct kv_seq *cache_lease_seq(struct cache_lease *l)
+{
+    return &l->seq;
+}
+
+static struct node *path_end(const struct cache_lease *l)
+{
+    return l->n_path ? l->path[l->n_path - 1] : l->root;
+}
+
+/* Room for the path to become n blocks long. */
+static int path_reserve(struct cache_lease *l, int n, struct err *e)
+{
+    if (n <= l->cap_path) {
+        return 0;
+    }
+    const int cap = n > INT_MAX / 2 ? n : n + n / 2 + 4;
+    struct node **more = sys.realloc(l->path, (size_t)cap * sizeof *more);
+    if (!more) {
+        return err_set(e, ERR_NOMEM, "out of memory for a path of %d KV blocks", cap);
+    }
+    l->path = more;
+    l->cap_path = cap;
+    return 0;
+}
+
+/*
+ * Makes n, a child of the path's end, the next block of the path: in place of the private block
+ * that stands there (bit-equal as far as it is filled, by the cache's promise), or behind the last.
+ * false: no memory for the sequence's table; nothing changed.
+ */
+static bool path_adopt(struct cache_lease *l, struct node *n)
+{
+    struct kv_seq *s = &l->seq;
+    struct err ignored;
+
+    assert(n->parent == path_end(l) && l->n_path < l->cap_path);
+    tree_pin(&l->cache->tree, n); /* its reference is the sequence's */
+    if (l->n_path < s->n_blocks) {
+        kv_unref(s->blocks[l->n_path]);
+        s->blocks[l->n_path] = n->block;
+    } else if (kv_seq_push(s, n->block, &ignored)) {
+        tree_unpin(&l->cache->tree, n);
+        return false;
+    }
+    l->path[l->n_path++] = n;
+    return true;
+}
+
+/* A block for the sequence's own use, evicting for it; NULL when all are held by leases. */
+static struct kv_block *take_block(struct cache *c)
+{
+    struct kv_block *b = kv_take(c->pool);
+    while (!b && tree_evict(&c->tree)) {
+        c->n_evicted_blocks++;
+        b = kv_take(c->pool);
+    }
+    return b;
+}
+
+/*
+ * A private block with the first n positions of src: a copy, or src's own block when it is the last
+ * that could be evicted (the copy's place would have cost it anyway). NULL when there is none to be
+ * had.
+ */
+static struct kv_block *take_copy(struct cache *c, struct node *src, int n)
+{
+    struct tree *t = &c->tree;
+
+    tree_pin(t, src); /* not evicted for its own copy */
+    struct kv_block *b = take_block(c);
+    if (b) {
+        kv_block_copy(b, src->block, n);
+    }
+    tree_unpin(t, src);
+    if (!b && !src->n_leases && !src->n_children) {
+        b = tree_take(t, src);
+        kv_block_zero_from(b, n);
+        c->n_evicted_blocks++;
+    }
+    return b;
+}
+
+/* Whole blocks of ids[0, n_max) by reference, behind the path. Returns how many positions beyond
+ * n_tokens came from others than `who`. */
+static int find_blocks(struct cache_lease *l, const int32_t *ids, int n_max)
+{
+    struct cache *c = l->cache;
+    int n_shared = 0;
+
+    while (n_max - l->n_path * KV_BLOCK >= KV_BLOCK) {
+        struct node *n = tree_find_block(&c->tree, path_end(l), ids + (size_t)l->n_path * KV_BLOCK);
+        if (!n || !path_adopt(l, n)) {
+            break;
+        }
+        n->n_hits++;
+        const int end = l->n_path * KV_BLOCK;
+        if (end > l->seq.n_tokens) {
+            const int n_new = end - l->seq.n_tokens;
+            n_shared += n->who != l->who ? n_new : 0;
+            l->seq.n_tokens = end;
+        }
+    }
+    return n_shared;
+}
+
+/* The first positions of one more block, by copy. Returns as find_blocks. */
+static int find_partial(struct cache_lease *l, const int32_t *ids, int n_max)
+{
+    struct cache *c = l->cache;
+    struct kv_seq *s = &l->seq;
+    struct err ignored;
+    const int base = l->n_path * KV_BLOCK, have = s->n_tokens - base;
+    const int limit = n_max - base < KV_BLOCK ? n_max - base : KV_BLOCK;
+    int k = 0;
+
+    if (have >= limit) { /* also when full private blocks wait to be published */
+        return 0;
+    }
+    struct node *src = tree_find_prefix(path_end(l), ids + base, limit, &k);
+    if (k <= have) {
+        return 0;
+    }
+    const bool is_shared = src->who != l->who;
+    if (l->n_path < s->n_blocks) {
+        kv_block_copy(s->blocks[l->n_path], src->block, k);
+        src->n_hits++;
+        evict_touch(&c->tree, src);
+    } else {
+        src->n_hits++;
+        evict_touch(&c->tree, src);
+        struct kv_block *b = take_copy(c, src, k);
+        if (!b) {
+            return 0;
+        }
+        if (kv_seq_push(s, b, &ignored)) {
+            kv_unref(b);
+            return 0;
+        }
+    }
+    s->n_tokens = base + k;
+    return is_shared ? k - have : 0;
+}
+
+int cache_find(struct cache_lease *l, const int32_t *ids, int n_max, struct cache_found *ret,
+               struct err *e)
+{
+    struct cache *c = l->cache;
+    const int n_before = l->seq.n_tokens;
+
+    assert(thread_is(THREAD_WORKER));
+    const int rc = path_reserve(l, n_max / KV_BLOCK, e);
+    if (rc) {
+        return rc;
+    }
+    int n_shared = 0;
+    if (n_max > n_before) {
+        n_shared += find_blocks(l, ids, n_max);
+        n_shared += find_partial(l, ids, n_max);
+    }
+    const int n = l->seq.n_tokens - n_before;
+    if (!l->has_asked && n_max > n_before) {
+        l->has_asked = true;
+        c->n_found_tokens += (uint64_t)n;
+        c->n_missed_tokens += (uint64_t)(n_max - n_before - n);
+    }
+    *ret = (struct cache_found){.n_tokens = n, .n_ram = n, .n_shared = n_shared};
+    return 0;
+}
+
+int cache_reserve(struct cache_lease *l, int n_more, struct err *e)
+{
+    struct cache *c = l->cache;
+    struct kv_seq *s = &l->seq;
+
+    assert(thread_is(THREAD_WORKER));
+    if (n_more < 0 || n_more > INT_MAX - KV_BLOCK - s->n_tokens) {
+        return err_set(e, ERR_LIMIT, "%d positions more after %d", n_more, s->n_tokens);
+    }
+    const int n_had = s->n_blocks, n_need = (s->n_tokens + n_more + KV_BLOCK - 1) / KV_BLOCK;
+    const size_t n_free = kv_pool_n_free(c->pool);
+    if (n_need > n_had && (size_t)(n_need - n_had) > n_free + c->tree.n_idle) {
+        return err_set(
+            e, ERR_NOMEM,
+            "%d KV blocks for %d positions more: %zu are free, %zu can be evicted, of %zu in all",
+            n_need - n_had, n_more, n_free, c->tree.n_idle, kv_pool_n_blocks(c->pool));
+    }
+    while (s->n_blocks < n_need) {
+        struct kv_block *b = take_block(c);
+        assert(b); /* counted above */
+        const int rc = kv_seq_push(s, b, e);
+        if (!rc) {
+            continue;
+        }
+        kv_unref(b);
+        while (s->n_blocks > n_had) {
+            kv_unref(s->blocks[--s->n_blocks]);
+        }
+        return rc;
+    }
+    return 0;
+}
+
+/* Hangs the sequence's next block, full and private, under the path's end. */
+static int publish_block(struct cache_lease *l, const int32_t *ids, struct err *e)
+{
+    struct tree *t = &l->cache->tree;
+    struct kv_seq *s = &l->seq;
+    struct node *n = NULL;
+    const struct node_new w = {
+        .ids = ids,
+        .count = KV_BLOCK,
+        .block = s->blocks[l->n_path],
+        .who = l->who,
+        .cost_us_per_token = l->cost_us_per_token,
+    };
+
+    assert(w.block->n_refs == 1); /* private until now */
+    const int rc = tree_add(t, path_end(l), &w, &n, e);
+    if (rc) {
+        return rc;
+    }
+    kv_unref(w.block); /* the sequence's own reference becomes the lease's */
+    tree_pin(t, n);
+    l->path[l->n_path++] = n;
+    return 0;
+}
+
+int cache_publish(struct cache_lease *l, const int32_t *ids, int64_t cost_us_per_token,
+                  struct err *e)
+{
+    struct cache *c = l->cache;
+    const int n_full = l->seq.n_tokens / KV_BLOCK;
+
+    assert(thread_is(THREAD_WORKER));
+    if (cost_us_per_token > 0) {
+        l->cost_us_per_token = cost_us_per_token;
+    }
+    int rc = path_reserve(l, n_full, e);
+    while (!rc && l->n_path < n_full) {
+        const int32_t *at = ids + (size_t)l->n_path * KV_BLOCK;
+        struct node *twin = tree_find_block(&c->tree, path_end(l), at);
+        if (!twin) {
+            rc = publish_block(l, at, e);
+            continue;
+        }
+        const bool is_adopted = path_adopt(l, twin);
+        assert(is_adopted); /* needs no memory: a private block stands in its place */
+        c->n_adopted_blocks += is_adopted;
+    }
+    return rc;
+}
+
+/* Hangs the partial block under the path's end, unless something there says as much. Having no
+ * memory for it is a later miss. */
+static void publish_tail(struct cache_lease *l, const int32_t *ids)
+{
+    struct kv_seq *s = &l->seq;
+    struct err ignored;
+    struct node *n = NULL;
+    const int base = l->n_path * KV_BLOCK, count = s->n_tokens - base;
+
+    if (count < 1 || count >= KV_BLOCK) {
+        return;
+    }
+    kv_seq_seal(s);
+    const struct node_new w = {
+        .ids = ids + base,
+        .count = count,
+        .block = s->blocks[l->n_path],
+        .who = l->who,
+        .cost_us_per_token = l->cost_us_per_token,
+    };
+    (void)!tree_add(&l->cache->tree, path_end(l), &w, &n, &ignored);
+}
+
+void cache_lease_abandon(struct cache_lease *l)
+{
+    struct kv_seq *s = &l->seq;
+
+    assert(thread_is(THREAD_WORKER));
+    while (s->n_blocks > l->n_path) {
+        kv_unref(s->blocks[--s->n_blocks]);
+    }
+    s->n_tokens = l->n_path * KV_BLOCK;
+}
+
+/* The path's nodes go back to the tree, deepest first: used now, the front ones last, so that a
+ * conversation is worn away from its end. */
+static void path_release(struct cache_lease *l)
+{
+    struct tree *t = &l->cache->tree;
+    while (l->n_path) {
+        struct node *n = l->path[--l->n_path];
+        evict_touch(t, n);
+        tree_unpin(t, n);
+    }
+    tree_unpin(t, l->root);
+    tree_prune_root(t, l->root);
+    free(l->path);
+}
+
+void cache_lease_close(struct cache_lease *l, const int32_t *ids, bool keep_tail)
+{
+    struct cache *c;
+    struct err ignored;
+
+    if (!l) {
+        return;
+    }
+    assert(thread_is(THREAD_WORKER));
+    c = l->cache;
+    if (ids && !cache_publish(l, ids, 0, &ignored) && keep_tail) {
+        publish_tail(l, ids);
+    }
+    cache_lease_abandon(l);
+    path_release(l);
+    l->seq.n_blocks = 0; /* the private ones went with abandon, the shared ones with the path */
+    kv_seq_done(&l->seq);
+    if (l->next) {
+        l->next->prev = l->prev;
+    }
+    *(l->prev ? &l->prev->next : &c->leases) = l->next;
+    free(l);
+}
