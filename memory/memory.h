@@ -29,8 +29,12 @@ struct memory;
  */
 int memory_open(const char *path, struct memory **ret, struct err *e) MUST_USE;
 void memory_close(struct memory *m); /* checkpoints (TRUNCATE); NULL is fine */
-/* When idle: a PASSIVE checkpoint. */
+/* When idle: a PASSIVE checkpoint, or the TRUNCATE that a reader was in the way of. */
 void memory_idle(struct memory *m);
+/* Another program was reading while something was deleted: its text may still be in the -wal. memory_idle and memory_close try again. */
+bool memory_has_remains(const struct memory *m);
+/* SQLite's quick_check: seconds a gigabyte. ERR_CORRUPT. */
+int memory_check(struct memory *m, struct err *e) MUST_USE;
 
 enum memory_role { MEMORY_SYSTEM = 1, MEMORY_USER = 2, MEMORY_ASSISTANT = 3 };
 enum memory_status { MEMORY_STORED = 0, MEMORY_GENERATING, MEMORY_COMPLETE, MEMORY_INTERRUPTED, MEMORY_FAILED };
@@ -69,6 +73,7 @@ int memory_conversation_set(struct memory *m, int64_t row, const char *title, co
 /* Rows, full-text segments when they exist, WAL remains (secure_delete, checkpoint TRUNCATE). *ret_n_messages counts what went. */
 int memory_conversation_remove(struct memory *m, const char *owner, const char *id, int64_t *ret_n_messages, struct err *e) MUST_USE;
 /* A page, newest first (or oldest first): up to limit <= 100 after the conversation named `after` (NULL: from the start). *ret_more: there are others. */
+#define MEMORY_PAGE_MAX 100
 struct memory_page {
     const char *after;
     int limit;
@@ -110,7 +115,8 @@ struct memory_turn {
     const char *miss_reason; /* or NULL */
     const char *finish;
 };
-/* Text, status, finish, generated ids under `render`, and the turn's statistics, in one transaction. */
+/* Text, status, finish, generated ids under `render`, the turn's statistics and the stored response, in one transaction. */
+struct memory_response;
 struct memory_answer {
     int64_t row;
     enum memory_status status;
@@ -120,9 +126,15 @@ struct memory_answer {
     const uint8_t *render;    /* [HASH_BYTES] */
     const int32_t *ids;       /* generated ids whose bytes are a prefix of text */
     size_t n_ids;
-    const struct memory_turn *turn;
+    const struct memory_turn *turn;         /* or NULL */
+    const struct memory_response *response; /* or NULL; belongs to `owner` */
+    const char *owner;
 };
+/* ERR_NOTFOUND: it has ended already, or its conversation was deleted meanwhile. */
 int memory_answer_end(struct memory *m, const struct memory_answer *answer, struct err *e) MUST_USE;
+
+/* ERR_NOTFOUND: no turn ended with this answer. */
+int memory_turn_get(struct memory *m, int64_t answer, struct memory_turn *ret, struct arena *a, struct err *e) MUST_USE;
 
 /* Token ids of a message under a render id; ERR_NOTFOUND. Appended to ret. */
 int memory_tokens_get(struct memory *m, int64_t message, const uint8_t render[HASH_BYTES], struct ids *ret, struct err *e) MUST_USE;
@@ -139,7 +151,7 @@ struct memory_response {
 };
 int memory_response_add(struct memory *m, const char *owner, const struct memory_response *r, struct err *e) MUST_USE;
 int memory_response_find(struct memory *m, const char *owner, const char *id, struct memory_response *ret, struct arena *a, struct err *e) MUST_USE;
-/* Removes the response; a hidden conversation that no response uses goes too. */
+/* Removes the response; of a hidden conversation also the messages that only it could name, and the conversation with its last response. */
 int memory_response_remove(struct memory *m, const char *owner, const char *id, struct err *e) MUST_USE;
 
 /*
@@ -148,6 +160,7 @@ int memory_response_remove(struct memory *m, const char *owner, const char *id, 
  */
 int memory_reply_put(struct memory *m, const char *owner, const uint8_t chain[HASH_BYTES], const uint8_t render[HASH_BYTES], const int32_t *ids, size_t n, struct err *e) MUST_USE;
 int memory_reply_get(struct memory *m, const char *owner, const uint8_t chain[HASH_BYTES], const uint8_t render[HASH_BYTES], struct ids *ret, struct err *e) MUST_USE;
+int memory_reply_drop_all(struct memory *m, const char *owner, struct err *e) MUST_USE;
 #define MEMORY_REPLY_BUDGET_BYTES (16u << 20)
 /* chain' = H(chain ‖ role (u8) ‖ length (u64) ‖ bytes); start from all zero. */
 void memory_chain(uint8_t chain[HASH_BYTES], enum memory_role role, const char *text, size_t n);

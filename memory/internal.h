@@ -1,0 +1,43 @@
+/* What the files of this room share, and nobody else sees. */
+#ifndef HEARTH_MEMORY_INTERNAL_H
+#define HEARTH_MEMORY_INTERNAL_H
+
+#include "memory/db.h"
+#include "memory/memory.h"
+
+/* History thread. */
+struct memory {
+    struct db *db;
+    bool has_remains; /* deleted text may still be in the -wal: a reader was in the way of the checkpoint */
+};
+
+/* messages.c: the columns that message_read takes, in its order. */
+#define MESSAGE_COLUMNS                                                                            \
+    "m.row, m.parent, m.conversation, m.id, m.role, m.status, m.finish, m.model, m.created_at, "   \
+    "m.text"
+int message_read(struct stmt *s, struct memory_message *ret, struct arena *a, struct err *e) MUST_USE;
+/* Inserts within the caller's transaction; ret->text is the caller's. The conversation's activity is not touched. */
+int message_insert(struct memory *m, const struct memory_new_message *msg, struct memory_message *ret,
+                   struct arena *a, struct err *e) MUST_USE;
+/* Deletes one row within the caller's transaction; its children get its parent. */
+int message_delete(struct memory *m, int64_t row, struct err *e) MUST_USE;
+
+/* conversations.c: the conversation was used now. Within the caller's transaction; ERR_NOTFOUND when it is gone. */
+int conversation_touch(struct memory *m, int64_t row, struct err *e) MUST_USE;
+
+/* tokens.c: within the caller's transaction. */
+int tokens_insert(struct memory *m, int64_t message, const uint8_t *render, const int32_t *ids,
+                  size_t n, struct err *e) MUST_USE;
+/* Appends the int32 values of a blob column. */
+int tokens_read(struct stmt *s, int column, struct ids *ret, struct err *e) MUST_USE;
+
+/* responses.c: within the caller's transaction. */
+int response_insert(struct memory *m, const char *owner, const struct memory_response *r,
+                    struct err *e) MUST_USE;
+
+/* store.c: after a delete, outside of any transaction: takes what was deleted out of the -wal, now or later. */
+void store_wipe(struct memory *m);
+
+int memory_out(struct err *e); /* sets and returns ERR_NOMEM */
+
+#endif

@@ -1,0 +1,114 @@
+/*
+ * The history's schema, and the steps that lead to it from every earlier version.
+ *
+ *      conversation ◄──────── message ◄──────── message_tokens       (message, render id) → token ids
+ *        owner                  │  ▲ parent: a plain column
+ *        title, metadata        └──┘
+ *        activity             ◄──────── turn                         what the answer cost
+ *          ▲                    ▲
+ *          └──── response ──────┘                                    /v1/responses: resp_… → its answer
+ *
+ *      reply_owner ◄─ reply                                          stateless chats: chain hash → generated ids
+ *
+ *      arrows are cascading keys: a deleted conversation takes all of it along
+ *
+ * A conversation's messages form a tree:
+ *
+ *      1 user ── 2 assistant ── 3 user ── 4 assistant
+ *                           ╰── 5 user ── 6 assistant              an edit of 3; the newest row (6) is the tip, so the
+ *                                                                   conversation now reads 1 2 5 6
+ *
+ * `parent` is no key: SQLite would walk it by recursion when a conversation is deleted (limit 1,000), and check it row by row (3 s for
+ * 10,000). CHECK (parent < row) makes a loop impossible; that the parent is of the same conversation is checked by messages.c.
+ * Rows are AUTOINCREMENT: a deleted row's number never comes back, so that an answer that ends after its
+ * conversation was deleted can't reach another.
+ *
+ * Text is TEXT bound with its length; it may hold NULs. Token ids are int32, little-endian. Times are seconds since 1970.
+ * `activity` is a counter per owner: who was used last, without ties.
+ */
+#ifndef HEARTH_MEMORY_SCHEMA_H
+#define HEARTH_MEMORY_SCHEMA_H
+
+#define SCHEMA_APPLICATION_ID 0x48727468 /* "Hrth": the file is a history of ours */
+
+/* Step i leads from user_version i to i + 1, in one transaction. A step is never edited once released; append. */
+static const char *const schema_steps[] = {
+    /* 1 */
+    "CREATE TABLE conversation ("
+    "  row INTEGER PRIMARY KEY AUTOINCREMENT,"
+    "  id TEXT NOT NULL UNIQUE,"
+    "  owner TEXT NOT NULL,"
+    "  title TEXT NOT NULL DEFAULT ''," /* '' : derived from the first user message when read */
+    "  metadata TEXT NOT NULL DEFAULT '{}',"
+    "  is_hidden INTEGER NOT NULL DEFAULT 0," /* made by a response that named no conversation */
+    "  activity INTEGER NOT NULL,"
+    "  created_at INTEGER NOT NULL,"
+    "  updated_at INTEGER NOT NULL"
+    ") STRICT;"
+    "CREATE INDEX conversation_by_activity ON conversation (owner, is_hidden, activity);"
+
+    "CREATE TABLE message ("
+    "  row INTEGER PRIMARY KEY AUTOINCREMENT,"
+    "  id TEXT NOT NULL UNIQUE,"
+    "  conversation INTEGER NOT NULL REFERENCES conversation ON DELETE CASCADE,"
+    "  parent INTEGER NOT NULL DEFAULT 0 CHECK (parent >= 0 AND parent < row)," /* 0: a first message */
+    "  role INTEGER NOT NULL CHECK (role BETWEEN 1 AND 3),"     /* enum memory_role */
+    "  status INTEGER NOT NULL CHECK (status BETWEEN 0 AND 4)," /* enum memory_status */
+    "  finish TEXT NOT NULL DEFAULT '',"
+    "  model TEXT NOT NULL DEFAULT '',"
+    "  created_at INTEGER NOT NULL,"
+    "  text TEXT NOT NULL" /* last: the other columns are read without its overflow pages */
+    ") STRICT;"
+    "CREATE INDEX message_by_conversation ON message (conversation);"
+    "CREATE INDEX message_by_parent ON message (parent) WHERE parent > 0;"
+    "CREATE INDEX message_generating ON message (row) WHERE status = 1;"
+
+    "CREATE TABLE message_tokens ("
+    "  message INTEGER NOT NULL REFERENCES message ON DELETE CASCADE,"
+    "  render BLOB NOT NULL,"
+    "  ids BLOB NOT NULL,"
+    "  PRIMARY KEY (message, render)"
+    ") STRICT;"
+
+    "CREATE TABLE turn ("
+    "  answer INTEGER PRIMARY KEY REFERENCES message ON DELETE CASCADE,"
+    "  prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL,"
+    "  cached_tokens INTEGER NOT NULL, cached_ram INTEGER NOT NULL, cached_disk INTEGER NOT NULL,"
+    "  cached_shared INTEGER NOT NULL, computed_tokens INTEGER NOT NULL,"
+    "  queue_us INTEGER NOT NULL, restore_us INTEGER NOT NULL, prefill_us INTEGER NOT NULL,"
+    "  ttft_us INTEGER NOT NULL, decode_us INTEGER NOT NULL, saved_us INTEGER NOT NULL,"
+    "  miss_reason TEXT, finish TEXT NOT NULL"
+    ") STRICT;"
+
+    "CREATE TABLE response ("
+    "  row INTEGER PRIMARY KEY AUTOINCREMENT,"
+    "  id TEXT NOT NULL UNIQUE,"
+    "  owner TEXT NOT NULL,"
+    "  conversation INTEGER NOT NULL REFERENCES conversation ON DELETE CASCADE,"
+    "  answer INTEGER NOT NULL REFERENCES message ON DELETE CASCADE,"
+    "  is_in_conversation INTEGER NOT NULL,"
+    "  body TEXT NOT NULL"
+    ") STRICT;"
+    "CREATE INDEX response_by_conversation ON response (conversation);"
+    "CREATE INDEX response_by_answer ON response (answer);"
+
+    "CREATE TABLE reply_owner ("
+    "  row INTEGER PRIMARY KEY,"
+    "  owner TEXT NOT NULL UNIQUE,"
+    "  bytes INTEGER NOT NULL," /* of all its replies: the budget's sum */
+    "  uses INTEGER NOT NULL"   /* counter behind reply.used */
+    ") STRICT;"
+    "CREATE TABLE reply ("
+    "  owner INTEGER NOT NULL REFERENCES reply_owner ON DELETE CASCADE,"
+    "  chain BLOB NOT NULL,"
+    "  render BLOB NOT NULL,"
+    "  used INTEGER NOT NULL,"
+    "  ids BLOB NOT NULL,"
+    "  PRIMARY KEY (owner, chain, render)"
+    ") STRICT;"
+    "CREATE INDEX reply_by_use ON reply (owner, used);",
+};
+
+#define SCHEMA_VERSION ((int)(sizeof(schema_steps) / sizeof(schema_steps[0])))
+
+#endif
