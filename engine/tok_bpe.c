@@ -4,12 +4,16 @@
  * 2016; Radford et al. 2019 for bytes.)
  *
  *   short piece (≤ 32 bytes, nearly all): an array, the lowest rank found by looking at all pairs
- *   long piece: a doubly linked list inside arrays, and a heap of rank << 32 | position. An entry
- * is stale when its position no longer holds the pair of its rank; a rank names one pair, so that
- * is the whole check. Each join pushes at most two entries: O(n log n).
+ *   long piece: a doubly linked list inside arrays, and a queue of (rank, position). An entry is
+ *   stale when its position no longer holds the pair of its rank; a rank names one pair, so that is
+ *   the whole check. A join queues at most two entries: O(n log n).
  *
- *        symbol  [ 't' 'h' 'e' ' ' …      next [1 2 3 …      prev [- 0 1 …          join at 0:
- * symbol[0] = "th", next[0] = 2, symbol[1] = dead
+ *        symbol  [ 't' 'h' 'e' ' ' ...     next [1 2 3 ...     prev [- 0 1 ...
+ *        join at 0:  symbol[0] = "th", next[0] = 2, prev[2] = 0, symbol[1] = dead
+ *
+ * The queue is a heap of runs. Positions of one rank mostly come in rising order and form a run, a
+ * linked list of which only the first is in the heap; one that comes out of order is in the heap by
+ * itself. So a million equal letters keep a heap of a few entries, and stay in the CPU's caches.
  */
 #include "engine/tok_impl.h"
 
@@ -137,44 +141,38 @@ void bpe_scratch_done(struct bpe_scratch *s)
     free(s->next);
     free(s->prev);
     free(s->heap);
+    free(s->entries);
+    free(s->runs);
     memset(s, 0, sizeof *s);
 }
 
-/* Doubles an array of 32-bit items; the old one stays when memory is out. */
-static bool grow_array(uint32_t **array, size_t n)
+/* Grows *array to `n` items of `size` bytes; the old one stays when memory is out. */
+static bool grow(void *array, size_t n, size_t size)
 {
-    uint32_t *p = realloc(*array, n * sizeof *p);
+    void **at = array;
+    void *p = n > SIZE_MAX / size ? NULL : realloc(*at, n * size);
     if (p)
-        *array = p;
+        *at = p;
     return p != NULL;
 }
 
-static bool grow_heap(struct bpe_scratch *s, size_t n)
+static bool reserve(const struct bpe *b, struct bpe_scratch *s, size_t n)
 {
-    if (n <= s->cap_heap)
-        return true;
-    size_t cap = s->cap_heap * 2 > n ? s->cap_heap * 2 : n;
-    uint64_t *p = realloc(s->heap, cap * sizeof *p);
-    if (!p)
+    if (!s->runs && !(s->runs = calloc(b->n_merges + 1, sizeof *s->runs)))
         return false;
-    s->heap = p;
-    s->cap_heap = cap;
+    if (n <= s->cap)
+        return true;
+    if (!grow(&s->symbol, n, sizeof *s->symbol) || !grow(&s->next, n, sizeof *s->next) ||
+        !grow(&s->prev, n, sizeof *s->prev))
+        return false;
+    s->cap = n;
     return true;
 }
 
-static bool reserve(struct bpe_scratch *s, size_t n)
+static void sift_down(uint64_t *heap, size_t n)
 {
-    if (n > s->cap) {
-        if (!grow_array(&s->symbol, n) || !grow_array(&s->next, n) || !grow_array(&s->prev, n))
-            return false;
-        s->cap = n;
-    }
-    return grow_heap(s, n);
-}
-
-static void sift_down(uint64_t *heap, size_t n, size_t i)
-{
-    uint64_t v = heap[i];
+    uint64_t v = heap[0];
+    size_t i = 0;
     for (size_t child; (child = 2 * i + 1) < n; i = child) {
         if (child + 1 < n && heap[child + 1] < heap[child])
             child++;
@@ -187,8 +185,12 @@ static void sift_down(uint64_t *heap, size_t n, size_t i)
 
 static bool heap_push(struct bpe_scratch *s, uint64_t v)
 {
-    if (!grow_heap(s, s->n_heap + 1))
-        return false;
+    if (s->n_heap == s->cap_heap) {
+        size_t cap = s->cap_heap * 2 + 256;
+        if (!grow(&s->heap, cap, sizeof *s->heap))
+            return false;
+        s->cap_heap = cap;
+    }
     size_t i = s->n_heap++;
     for (; i > 0 && s->heap[(i - 1) / 2] > v; i = (i - 1) / 2)
         s->heap[i] = s->heap[(i - 1) / 2];
@@ -196,65 +198,109 @@ static bool heap_push(struct bpe_scratch *s, uint64_t v)
     return true;
 }
 
-static uint64_t heap_pop(struct bpe_scratch *s)
+/* Entry 0 is never used: 0 ends a run and the free list. */
+static uint32_t take_entry(struct bpe_scratch *s)
+{
+    uint32_t i = s->free_entry;
+    if (i != 0) {
+        s->free_entry = s->entries[i].next;
+        return i;
+    }
+    if (s->n_entries + 1 >= s->cap_entries) {
+        size_t cap = s->cap_entries * 2 + 1024;
+        if (cap > END || !grow(&s->entries, cap, sizeof *s->entries))
+            return 0;
+        s->cap_entries = cap;
+    }
+    return (uint32_t)++s->n_entries;
+}
+
+static bool queue_push(struct bpe_scratch *s, uint32_t rank, uint32_t at)
+{
+    struct bpe_run *run = &s->runs[rank];
+    if (run->head != 0 && s->entries[run->tail].at >= at)
+        return heap_push(s, (uint64_t)rank << 32 | at);
+    uint32_t entry = take_entry(s);
+    if (entry == 0)
+        return false;
+    s->entries[entry] = (struct bpe_entry){.at = at, .next = 0};
+    if (run->head == 0) {
+        run->head = run->tail = entry;
+        return heap_push(s, (uint64_t)rank << 32 | at);
+    }
+    s->entries[run->tail].next = entry;
+    run->tail = entry;
+    return true;
+}
+
+/* The lowest rank << 32 | position. A run's first entry makes room for its second. */
+static uint64_t queue_pop(struct bpe_scratch *s)
 {
     uint64_t top = s->heap[0];
-    s->heap[0] = s->heap[--s->n_heap];
+    struct bpe_run *run = &s->runs[top >> 32];
+    uint32_t entry = run->head;
+    bool is_run = entry != 0 && s->entries[entry].at == (uint32_t)top;
+    if (is_run) {
+        run->head = s->entries[entry].next;
+        s->entries[entry].next = s->free_entry;
+        s->free_entry = entry;
+    }
+    if (is_run && run->head != 0)
+        s->heap[0] = (top >> 32 << 32) | s->entries[run->head].at;
+    else
+        s->heap[0] = s->heap[--s->n_heap];
     if (s->n_heap > 0)
-        sift_down(s->heap, s->n_heap, 0);
+        sift_down(s->heap, s->n_heap);
     return top;
 }
 
-/* The pair that begins at `at`, if it has a rank, becomes an entry. */
+/* The pair that begins at `at`, if it has a rank, is queued. */
 static bool push_pair(const struct bpe *b, struct bpe_scratch *s, uint32_t at)
 {
     if (at == END || s->next[at] == END)
         return true;
     uint32_t rank = pair_rank(b, s->symbol[at], s->symbol[s->next[at]]);
-    return rank == BPE_NO_RANK || heap_push(s, (uint64_t)rank << 32 | at);
+    return rank == BPE_NO_RANK || queue_push(s, rank, at);
 }
 
-static void start_long(const struct bpe *b, struct bpe_scratch *s, const char *piece, size_t n)
+static bool start_long(const struct bpe *b, struct bpe_scratch *s, const char *piece, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         s->symbol[i] = b->byte_symbol[(unsigned char)piece[i]];
         s->next[i] = i + 1 < n ? (uint32_t)(i + 1) : END;
         s->prev[i] = i > 0 ? (uint32_t)(i - 1) : END;
     }
-    s->n_heap = 0;
-    for (size_t i = 0; i + 1 < n; i++) {
-        uint32_t rank = pair_rank(b, s->symbol[i], s->symbol[i + 1]);
-        if (rank != BPE_NO_RANK)
-            s->heap[s->n_heap++] = (uint64_t)rank << 32 | i;
-    }
-    for (size_t i = s->n_heap / 2; i-- > 0;)
-        sift_down(s->heap, s->n_heap, i);
+    bool is_queued = true;
+    for (size_t i = 0; i + 1 < n && is_queued; i++)
+        is_queued = push_pair(b, s, (uint32_t)i);
+    return is_queued;
+}
+
+static bool join(const struct bpe *b, struct bpe_scratch *s, uint32_t at, uint32_t rank)
+{
+    uint32_t gone = s->next[at];
+    if (s->symbol[at] != b->left[rank] || gone == END || s->symbol[gone] != b->right[rank])
+        return true; /* stale */
+    s->symbol[at] = b->result[rank];
+    s->symbol[gone] = DEAD;
+    s->next[at] = s->next[gone];
+    if (s->next[at] != END)
+        s->prev[s->next[at]] = at;
+    return push_pair(b, s, s->prev[at]) && push_pair(b, s, at);
 }
 
 static int encode_long(const struct bpe_job *job, const char *piece, size_t n, struct err *e)
 {
-    const struct bpe *b = job->bpe;
     struct bpe_scratch *s = job->scratch;
     if (n >= END)
         return err_set(e, ERR_LIMIT, "a piece of %zu bytes, the limit is %u", n, END - 1);
-    if (!reserve(s, n))
-        return err_set(e, ERR_NOMEM, "no memory to merge a piece of %zu bytes", n);
-    start_long(b, s, piece, n);
-    while (s->n_heap > 0) {
-        uint64_t top = heap_pop(s);
-        uint32_t at = (uint32_t)top, rank = (uint32_t)(top >> 32);
-        if (s->symbol[at] != b->left[rank] || s->next[at] == END ||
-            s->symbol[s->next[at]] != b->right[rank])
-            continue;
-        uint32_t gone = s->next[at];
-        s->symbol[at] = b->result[rank];
-        s->symbol[gone] = DEAD;
-        s->next[at] = s->next[gone];
-        if (s->next[at] != END)
-            s->prev[s->next[at]] = at;
-        if (!push_pair(b, s, s->prev[at]) || !push_pair(b, s, at))
-            return err_set(e, ERR_NOMEM, "no memory to merge a piece of %zu bytes", n);
+    bool is_ok = reserve(job->bpe, s, n) && start_long(job->bpe, s, piece, n);
+    while (is_ok && s->n_heap > 0) {
+        uint64_t top = queue_pop(s);
+        is_ok = join(job->bpe, s, (uint32_t)top, (uint32_t)(top >> 32));
     }
+    if (!is_ok)
+        return err_set(e, ERR_NOMEM, "no memory to merge a piece of %zu bytes", n);
     for (uint32_t i = 0; i != END; i = s->next[i]) {
         int rc = emit(job, s->symbol[i], e);
         if (rc < 0)

@@ -41,12 +41,22 @@ int bpe_init(struct bpe *b, size_t n_merges, struct err *e) MUST_USE;
 void bpe_done(struct bpe *b);
 void bpe_add(struct bpe *b, uint32_t left, uint32_t right, uint32_t result);
 
-/* Working memory of one tok_encode call: grows with the longest piece. */
+/* Working memory of one tok_encode call: grows with the longest piece. See tok_bpe.c. */
+struct bpe_entry {
+    uint32_t at, next;
+};
+struct bpe_run {
+    uint32_t head, tail;
+};
 struct bpe_scratch {
     uint32_t *symbol, *next, *prev; /* [cap] */
     size_t cap;
     uint64_t *heap; /* rank << 32 | position of the left symbol */
     size_t n_heap, cap_heap;
+    struct bpe_entry *entries;
+    size_t n_entries, cap_entries;
+    uint32_t free_entry;
+    struct bpe_run *runs; /* by rank; all empty between pieces */
 };
 void bpe_scratch_done(struct bpe_scratch *s);
 
