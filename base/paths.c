@@ -105,14 +105,15 @@ int path_config_file(char **ret, struct err *e)
     static const struct place config = {"configuration", NULL, "XDG_CONFIG_HOME", ".config",
                                         "hearth/hearth.conf"};
     char *own = NULL;
-    int rc = place_find(&config, &own, NULL);
+    struct err why;
+    int rc = place_find(&config, &own, &why);
     if (rc == 0 && access(own, F_OK) == 0) {
         *ret = own;
         return 0;
     }
     free(own);
     if (rc < 0 && rc != ERR_NOTFOUND) /* a user without a home still has /etc */
-        return place_find(&config, &own, e);
+        return err_set(e, rc, "%s", why.text);
     struct buf b;
     buf_init(&b, PATH_BYTES);
     buf_str(&b, "/etc/hearth/hearth.conf");
