@@ -2,10 +2,12 @@
  * GGUF files: one pass over the header that believes nothing, then look-ups in sorted tables.
  *
  *     "GGUF" | version u32 | n_tensors u64 | n_kv u64
- *     n_kv ×       key string | type u32 | value            string: length u64, bytes      array:
- * type u32, count u64, values n_tensors ×  name string | n_dims u32 | dims u64 × n_dims | type u32
- * | offset u64 padding to general.alignment (32) data         each tensor at its offset, a multiple
- * of the alignment
+ *     n_kv ×       key string | type u32 | value
+ *     n_tensors ×  name string | n_dims u32 | dims u64 × n_dims | type u32 | offset u64
+ *     padding to general.alignment (32)
+ *     data         each tensor at its offset, a multiple of the alignment
+ *
+ *     string: length u64, bytes             array: item type u32, count u64, items
  *
  * What the pass promises for everything after it: every key, string and array lies inside the file;
  * types are known; keys and tensor names are unique; dimensions are 1 to 4 numbers ≥ 1 whose
@@ -20,13 +22,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/sys.h"
+#include "engine/gguf_impl.h"
 #include "engine/quant.h"
 
 #define KV_MAX 65536        /* keys; real files have dozens */
@@ -38,55 +40,6 @@
 
 #define KV_BYTES_MIN (8 + 4 + 1)             /* empty key, type, one byte */
 #define TENSOR_BYTES_MIN (8 + 4 + 8 + 4 + 8) /* empty name, one dimension */
-
-enum value_type {
-    VALUE_U8,
-    VALUE_I8,
-    VALUE_U16,
-    VALUE_I16,
-    VALUE_U32,
-    VALUE_I32,
-    VALUE_F32,
-    VALUE_BOOL,
-    VALUE_STRING,
-    VALUE_ARRAY,
-    VALUE_U64,
-    VALUE_I64,
-    VALUE_F64,
-    VALUE_TYPES,
-};
-
-static const struct {
-    const char *name;
-    size_t bytes; /* 0: not of fixed size */
-} value_types[VALUE_TYPES] = {
-    [VALUE_U8] = {"u8", 1},       [VALUE_I8] = {"i8", 1},     [VALUE_U16] = {"u16", 2},
-    [VALUE_I16] = {"i16", 2},     [VALUE_U32] = {"u32", 4},   [VALUE_I32] = {"i32", 4},
-    [VALUE_F32] = {"f32", 4},     [VALUE_BOOL] = {"bool", 1}, [VALUE_STRING] = {"string", 0},
-    [VALUE_ARRAY] = {"array", 0}, [VALUE_U64] = {"u64", 8},   [VALUE_I64] = {"i64", 8},
-    [VALUE_F64] = {"f64", 8},
-};
-
-struct kv {
-    struct tok_str key;
-    uint32_t type;
-    uint32_t item_type; /* of an array */
-    uint64_t n;         /* items of an array, bytes of a string, else 1 */
-    const unsigned char
-        *value; /* first byte of the number, of the string's bytes, or of the array's first item */
-};
-
-struct gguf {
-    const unsigned char *data;
-    uint64_t n_bytes, data_offset;
-    struct stat st;
-    struct kv *kv; /* [n_kv], sorted by key */
-    size_t n_kv;
-    struct gguf_tensor *tensors;  /* [n_tensors], in the file's order */
-    struct gguf_tensor **by_name; /* [n_tensors], sorted */
-    char *names;                  /* their NUL-terminated names, end to end */
-    size_t n_tensors;
-};
 
 /* Where the pass is. Reading past the end fails and moves nothing. */
 struct cursor {
@@ -104,22 +57,13 @@ static bool take_bytes(struct cursor *c, uint64_t n, const unsigned char **ret)
     return true;
 }
 
-static uint64_t load_le(const unsigned char *p, size_t n)
-{
-    uint64_t v = 0;
-    for (size_t i = n; i-- > 0;) {
-        v = v << 8 | p[i];
-    }
-    return v;
-}
-
 static bool take_u32(struct cursor *c, uint32_t *ret)
 {
     const unsigned char *p;
     if (!take_bytes(c, 4, &p)) {
         return false;
     }
-    *ret = (uint32_t)load_le(p, 4);
+    *ret = (uint32_t)gguf_load(p, 4);
     return true;
 }
 
@@ -129,7 +73,7 @@ static bool take_u64(struct cursor *c, uint64_t *ret)
     if (!take_bytes(c, 8, &p)) {
         return false;
     }
-    *ret = load_le(p, 8);
+    *ret = gguf_load(p, 8);
     return true;
 }
 
@@ -146,44 +90,11 @@ static bool take_string(struct cursor *c, struct tok_str *ret)
     return true;
 }
 
-/* For error texts: at most 80 bytes of a string of the file. */
-static int shown(struct tok_str s)
-{
-    return s.n < 80 ? (int)s.n : 80;
-}
-
-static int compare_str(struct tok_str a, struct tok_str b)
-{
-    const size_t n = a.n < b.n ? a.n : b.n;
-    const int c = n ? memcmp(a.s, b.s, n) : 0;
-    return c ? c : (a.n > b.n) - (a.n < b.n);
-}
-
-static int compare_kv(const void *a, const void *b)
-{
-    return compare_str(((const struct kv *)a)->key, ((const struct kv *)b)->key);
-}
-
-static int compare_tensor_names(const void *a, const void *b)
-{
-    return strcmp((*(struct gguf_tensor *const *)a)->name, (*(struct gguf_tensor *const *)b)->name);
-}
-
 static int compare_tensor_data(const void *a, const void *b)
 {
     const unsigned char *x = (*(struct gguf_tensor *const *)a)->data,
                         *y = (*(struct gguf_tensor *const *)b)->data;
     return (x > y) - (x < y);
-}
-
-/* n × size bytes, at least one; the caller has bounded n by the file's size. */
-static void *table_new(size_t n, size_t size)
-{
-    void *p = n > SIZE_MAX / size ? NULL : sys.malloc(n ? n * size : 1);
-    if (p) {
-        memset(p, 0, n * size);
-    }
-    return p;
 }
 
 /* ---- the header's pass ---- */
@@ -231,33 +142,33 @@ static int read_head(struct cursor *c, uint64_t *ret_n_tensors, uint64_t *ret_n_
 }
 
 /* Steps over an array's items, checking that they are inside the file. */
-static int read_array(struct cursor *c, struct kv *ret, struct err *e)
+static int read_array(struct cursor *c, struct gguf_kv *ret, struct err *e)
 {
     const struct tok_str key = ret->key;
     const unsigned char *p;
     if (!take_u32(c, &ret->item_type) || !take_u64(c, &ret->n)) {
         return err_set(e, ERR_CORRUPT, "cut off at byte %llu, in the array \"%.*s\"",
-                       (unsigned long long)c->at, shown(key), key.s);
+                       (unsigned long long)c->at, gguf_shown(key), key.s);
     }
     if (ret->item_type >= VALUE_TYPES || ret->item_type == VALUE_ARRAY) {
-        return err_set(e, ERR_CORRUPT, "key \"%.*s\" is an array of %s (type %u)", shown(key),
+        return err_set(e, ERR_CORRUPT, "key \"%.*s\" is an array of %s (type %u)", gguf_shown(key),
                        key.s, ret->item_type == VALUE_ARRAY ? "arrays" : "an unknown type",
                        ret->item_type);
     }
     const uint64_t item_bytes =
-        ret->item_type == VALUE_STRING ? 8 : value_types[ret->item_type].bytes;
+        ret->item_type == VALUE_STRING ? 8 : gguf_value_bytes(ret->item_type);
     if (ret->n > (c->n - c->at) / item_bytes) {
         return err_set(e, ERR_CORRUPT,
                        "key \"%.*s\" is an array of %llu %s items, more than the file's remaining "
                        "%llu bytes hold",
-                       shown(key), key.s, (unsigned long long)ret->n,
-                       value_types[ret->item_type].name, (unsigned long long)(c->n - c->at));
+                       gguf_shown(key), key.s, (unsigned long long)ret->n,
+                       gguf_value_name(ret->item_type), (unsigned long long)(c->n - c->at));
     }
     ret->value = c->data + c->at;
     if (ret->item_type != VALUE_STRING) {
         return take_bytes(c, ret->n * item_bytes, &p)
                    ? 0
-                   : err_set(e, ERR_CORRUPT, "array \"%.*s\" is cut off", shown(key), key.s);
+                   : err_set(e, ERR_CORRUPT, "array \"%.*s\" is cut off", gguf_shown(key), key.s);
     }
     for (uint64_t i = 0; i < ret->n; i++) {
         struct tok_str s;
@@ -265,13 +176,13 @@ static int read_array(struct cursor *c, struct kv *ret, struct err *e)
             return err_set(
                 e, ERR_CORRUPT,
                 "item %llu of \"%.*s\", at byte %llu, is longer than the rest of the file",
-                (unsigned long long)i, shown(key), key.s, (unsigned long long)c->at);
+                (unsigned long long)i, gguf_shown(key), key.s, (unsigned long long)c->at);
         }
     }
     return 0;
 }
 
-static int read_kv(struct cursor *c, uint64_t i, struct kv *ret, struct err *e)
+static int read_kv(struct cursor *c, uint64_t i, struct gguf_kv *ret, struct err *e)
 {
     struct tok_str s;
     if (!take_string(c, &ret->key) || !take_u32(c, &ret->type)) {
@@ -284,7 +195,7 @@ static int read_kv(struct cursor *c, uint64_t i, struct kv *ret, struct err *e)
     }
     if (ret->type >= VALUE_TYPES) {
         return err_set(e, ERR_CORRUPT, "key \"%.*s\" has the unknown value type %u",
-                       shown(ret->key), ret->key.s, ret->type);
+                       gguf_shown(ret->key), ret->key.s, ret->type);
     }
     if (ret->type == VALUE_ARRAY) {
         return read_array(c, ret, e);
@@ -293,23 +204,23 @@ static int read_kv(struct cursor *c, uint64_t i, struct kv *ret, struct err *e)
         if (!take_string(c, &s)) {
             return err_set(e, ERR_CORRUPT,
                            "the string \"%.*s\", at byte %llu, is longer than the rest of the file",
-                           shown(ret->key), ret->key.s, (unsigned long long)c->at);
+                           gguf_shown(ret->key), ret->key.s, (unsigned long long)c->at);
         }
         ret->value = (const unsigned char *)s.s;
         ret->n = s.n;
         return 0;
     }
     ret->n = 1;
-    if (!take_bytes(c, value_types[ret->type].bytes, &ret->value)) {
+    if (!take_bytes(c, gguf_value_bytes(ret->type), &ret->value)) {
         return err_set(e, ERR_CORRUPT, "cut off at byte %llu, in key \"%.*s\"",
-                       (unsigned long long)c->at, shown(ret->key), ret->key.s);
+                       (unsigned long long)c->at, gguf_shown(ret->key), ret->key.s);
     }
     return 0;
 }
 
 static int read_kvs(struct gguf *g, struct cursor *c, uint64_t n, struct err *e)
 {
-    g->kv = table_new((size_t)n, sizeof *g->kv);
+    g->kv = gguf_table((size_t)n, sizeof *g->kv);
     if (!g->kv) {
         return err_set(e, ERR_NOMEM, "out of memory for %llu metadata keys", (unsigned long long)n);
     }
@@ -320,10 +231,10 @@ static int read_kvs(struct gguf *g, struct cursor *c, uint64_t n, struct err *e)
         }
     }
     g->n_kv = (size_t)n;
-    qsort(g->kv, g->n_kv, sizeof *g->kv, compare_kv);
+    qsort(g->kv, g->n_kv, sizeof *g->kv, gguf_compare_kv);
     for (size_t i = 1; i < g->n_kv; i++) {
-        if (!compare_str(g->kv[i - 1].key, g->kv[i].key)) {
-            return err_set(e, ERR_CORRUPT, "key \"%.*s\" occurs twice", shown(g->kv[i].key),
+        if (!gguf_compare_kv(&g->kv[i - 1], &g->kv[i])) {
+            return err_set(e, ERR_CORRUPT, "key \"%.*s\" occurs twice", gguf_shown(g->kv[i].key),
                            g->kv[i].key.s);
         }
     }
@@ -404,7 +315,6 @@ static int read_tensor(struct cursor *c, uint64_t i, char *name, struct gguf_ten
 }
 
 static int check_alignment(const struct gguf *g, uint64_t *ret, struct err *e);
-static const struct kv *find(const struct gguf *g, const char *key);
 
 /* The tensors must lie inside the data, at aligned offsets, without sharing a byte. `offsets` are
  * relative to data_offset. */
@@ -441,11 +351,11 @@ static int place_tensors(struct gguf *g, const uint64_t *offsets, uint64_t align
 
 static int read_tensors(struct gguf *g, struct cursor *c, uint64_t n, struct err *e)
 {
-    uint64_t *offsets = table_new((size_t)n, sizeof *offsets), alignment = 0;
+    uint64_t *offsets = gguf_table((size_t)n, sizeof *offsets), alignment = 0;
     int rc = 0;
-    g->tensors = table_new((size_t)n, sizeof *g->tensors);
-    g->by_name = table_new((size_t)n, sizeof *g->by_name);
-    g->names = table_new((size_t)n, NAME_BYTES_MAX + 1);
+    g->tensors = gguf_table((size_t)n, sizeof *g->tensors);
+    g->by_name = gguf_table((size_t)n, sizeof *g->by_name);
+    g->names = gguf_table((size_t)n, NAME_BYTES_MAX + 1);
     if (!offsets || !g->tensors || !g->by_name || !g->names) {
         rc = err_set(e, ERR_NOMEM, "out of memory for %llu tensors", (unsigned long long)n);
         goto done;
@@ -475,7 +385,7 @@ static int read_tensors(struct gguf *g, struct cursor *c, uint64_t n, struct err
     if (rc) {
         goto done;
     }
-    qsort(g->by_name, g->n_tensors, sizeof *g->by_name, compare_tensor_names);
+    qsort(g->by_name, g->n_tensors, sizeof *g->by_name, gguf_compare_names);
     for (size_t i = 1; i < g->n_tensors && !rc; i++) {
         if (!strcmp(g->by_name[i - 1]->name, g->by_name[i]->name)) {
             rc = err_set(e, ERR_CORRUPT, "tensor %s occurs twice", g->by_name[i]->name);
@@ -502,14 +412,14 @@ static int check_split(const struct gguf *g, struct err *e)
 
 static int check_alignment(const struct gguf *g, uint64_t *ret, struct err *e)
 {
-    const struct kv *kv = find(g, "general.alignment");
+    const struct gguf_kv *kv = gguf_find(g, "general.alignment");
     uint64_t v = 32;
     if (kv) {
         if (kv->type != VALUE_U32) {
             return err_set(e, ERR_CORRUPT, "key \"general.alignment\" has type %s, it must be u32",
-                           value_types[kv->type].name);
+                           gguf_value_name(kv->type));
         }
-        v = load_le(kv->value, 4);
+        v = gguf_load(kv->value, 4);
     }
     if (v < 8 || v > ALIGNMENT_MAX || (v & (v - 1))) {
         return err_set(e, ERR_CORRUPT,
@@ -552,7 +462,7 @@ static int map_file(const char *path, struct gguf *g, struct err *e)
 int gguf_open(const char *path, struct gguf **ret, struct err *e)
 {
     struct gguf *g = sys.malloc(sizeof *g);
-    uint64_t n_tensors, n_kv;
+    uint64_t n_tensors = 0, n_kv = 0;
     int rc;
     if (!g) {
         return err_set(e, ERR_NOMEM, "%s: out of memory", path);
@@ -595,248 +505,4 @@ void gguf_close(struct gguf *g)
     free(g->by_name);
     free(g->names);
     free(g);
-}
-
-uint64_t gguf_file_bytes(const struct gguf *g)
-{
-    return g->n_bytes;
-}
-
-const unsigned char *gguf_file_data(const struct gguf *g)
-{
-    return g->data;
-}
-
-const struct stat *gguf_stat(const struct gguf *g)
-{
-    return &g->st;
-}
-
-uint64_t gguf_data_offset(const struct gguf *g)
-{
-    return g->data_offset;
-}
-
-const struct gguf_tensor *gguf_tensor(const struct gguf *g, const char *name)
-{
-    const struct gguf_tensor key = {.name = name}, *k = &key;
-    struct gguf_tensor **found = g->n_tensors ? bsearch(&k, g->by_name, g->n_tensors,
-                                                        sizeof *g->by_name, compare_tensor_names)
-                                              : NULL;
-    return found ? *found : NULL;
-}
-
-size_t gguf_n_tensors(const struct gguf *g)
-{
-    return g->n_tensors;
-}
-
-const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, size_t i)
-{
-    return i < g->n_tensors ? &g->tensors[i] : NULL;
-}
-
-void gguf_drop(const struct gguf *g, const struct gguf_tensor *t)
-{
-    /* Whole pages only: the ends are shared with neighbours. */
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), base = (uintptr_t)g->data;
-    const uintptr_t from = ((uintptr_t)t->data + page - 1) / page * page,
-                    to = ((uintptr_t)t->data + t->n_bytes) / page * page;
-    if (from < to && from >= base) {
-        (void)madvise((void *)from, to - from, MADV_DONTNEED); /* advice */
-    }
-}
-
-/* ---- look-ups ---- */
-
-static const struct kv *find(const struct gguf *g, const char *key)
-{
-    const struct kv k = {.key = {key, strlen(key)}};
-    return g->n_kv ? bsearch(&k, g->kv, g->n_kv, sizeof *g->kv, compare_kv) : NULL;
-}
-
-static int missing(const char *key, struct err *e)
-{
-    return err_set(e, ERR_NOTFOUND, "key \"%s\" is missing", key);
-}
-
-static int wrong_type(const struct kv *kv, const char *want, struct err *e)
-{
-    return err_set(e, ERR_CORRUPT, "key \"%.*s\" has type %s%s, it must be %s", shown(kv->key),
-                   kv->key.s, value_types[kv->type].name,
-                   kv->type != VALUE_ARRAY         ? ""
-                   : kv->item_type == VALUE_STRING ? " of strings"
-                                                   : " of numbers",
-                   want);
-}
-
-/* The number of an integer type; false when it is none. *ret_huge: a u64 that no int64 holds. */
-static bool integer(uint32_t type, const unsigned char *p, int64_t *ret, bool *ret_huge)
-{
-    *ret_huge = false;
-    switch (type) {
-    case VALUE_U8:
-    case VALUE_U16:
-    case VALUE_U32:
-        *ret = (int64_t)load_le(p, value_types[type].bytes);
-        return true;
-    case VALUE_U64:
-    case VALUE_I64: {
-        const uint64_t v = load_le(p, 8);
-        *ret_huge = type == VALUE_U64 && v > INT64_MAX;
-        memcpy(ret, &v, sizeof v);
-        return true;
-    }
-    case VALUE_I8:
-        *ret = (int8_t)load_le(p, 1);
-        return true;
-    case VALUE_I16:
-        *ret = (int16_t)load_le(p, 2);
-        return true;
-    case VALUE_I32:
-        *ret = (int32_t)load_le(p, 4);
-        return true;
-    default:
-        return false;
-    }
-}
-
-int gguf_int(const struct gguf *g, const char *key, int64_t min, int64_t max, int64_t *ret,
-             struct err *e)
-{
-    const struct kv *kv = find(g, key);
-    int64_t v;
-    bool is_huge;
-    if (!kv) {
-        return missing(key, e);
-    }
-    if (!integer(kv->type, kv->value, &v, &is_huge)) {
-        return wrong_type(kv, "an integer", e);
-    }
-    if (is_huge) {
-        return err_set(e, ERR_CORRUPT, "key \"%s\" is %llu, it must be %lld to %lld", key,
-                       (unsigned long long)v, (long long)min, (long long)max);
-    }
-    if (v < min || v > max) {
-        return err_set(e, ERR_CORRUPT, "key \"%s\" is %lld, it must be %lld to %lld", key,
-                       (long long)v, (long long)min, (long long)max);
-    }
-    *ret = v;
-    return 0;
-}
-
-int gguf_float(const struct gguf *g, const char *key, double min, double max, double *ret,
-               struct err *e)
-{
-    const struct kv *kv = find(g, key);
-    double v;
-    if (!kv) {
-        return missing(key, e);
-    }
-    if (kv->type == VALUE_F32) {
-        const uint32_t bits = (uint32_t)load_le(kv->value, 4);
-        float f;
-        memcpy(&f, &bits, sizeof f);
-        v = (double)f;
-    } else if (kv->type == VALUE_F64) {
-        const uint64_t bits = load_le(kv->value, 8);
-        memcpy(&v, &bits, sizeof v);
-    } else {
-        return wrong_type(kv, "f32 or f64", e);
-    }
-    if (!(v >= min && v <= max)) { /* a NaN lands here too */
-        return err_set(e, ERR_CORRUPT, "key \"%s\" is %g, it must be %g to %g", key, v, min, max);
-    }
-    *ret = v;
-    return 0;
-}
-
-int gguf_bool(const struct gguf *g, const char *key, bool *ret, struct err *e)
-{
-    const struct kv *kv = find(g, key);
-    if (!kv) {
-        return missing(key, e);
-    }
-    if (kv->type != VALUE_BOOL) {
-        return wrong_type(kv, "bool", e);
-    }
-    if (kv->value[0] > 1) {
-        return err_set(e, ERR_CORRUPT, "key \"%s\" is the bool %u, it must be 0 or 1", key,
-                       kv->value[0]);
-    }
-    *ret = kv->value[0] == 1;
-    return 0;
-}
-
-int gguf_str(const struct gguf *g, const char *key, struct tok_str *ret, struct err *e)
-{
-    const struct kv *kv = find(g, key);
-    if (!kv) {
-        return missing(key, e);
-    }
-    if (kv->type != VALUE_STRING) {
-        return wrong_type(kv, "a string", e);
-    }
-    *ret = (struct tok_str){(const char *)kv->value, (size_t)kv->n};
-    return 0;
-}
-
-int gguf_str_array(const struct gguf *g, const char *key, struct tok_str **ret, size_t *ret_n,
-                   struct err *e)
-{
-    const struct kv *kv = find(g, key);
-    if (!kv) {
-        return missing(key, e);
-    }
-    if (kv->type != VALUE_ARRAY || kv->item_type != VALUE_STRING) {
-        return wrong_type(kv, "an array of strings", e);
-    }
-    struct tok_str *v = table_new((size_t)kv->n, sizeof *v);
-    if (!v) {
-        return err_set(e, ERR_NOMEM, "out of memory for %llu strings of \"%s\"",
-                       (unsigned long long)kv->n, key);
-    }
-    struct cursor c = {.data = g->data, .n = g->n_bytes, .at = (uint64_t)(kv->value - g->data)};
-    for (uint64_t i = 0; i < kv->n; i++) {
-        if (!take_string(&c, &v[i])) { /* checked at open; the file has changed under us */
-            free(v);
-            return err_set(e, ERR_CORRUPT, "key \"%s\" has changed while it was read", key);
-        }
-    }
-    *ret = v;
-    *ret_n = (size_t)kv->n;
-    return 0;
-}
-
-int gguf_int_array(const struct gguf *g, const char *key, int32_t **ret, size_t *ret_n,
-                   struct err *e)
-{
-    const struct kv *kv = find(g, key);
-    int64_t n;
-    bool is_huge;
-    if (!kv) {
-        return missing(key, e);
-    }
-    if (kv->type != VALUE_ARRAY || kv->item_type == VALUE_STRING || kv->item_type == VALUE_F32 ||
-        kv->item_type == VALUE_F64 || kv->item_type == VALUE_BOOL) {
-        return wrong_type(kv, "an array of integers", e);
-    }
-    int32_t *v = table_new((size_t)kv->n, sizeof *v);
-    if (!v) {
-        return err_set(e, ERR_NOMEM, "out of memory for %llu integers of \"%s\"",
-                       (unsigned long long)kv->n, key);
-    }
-    for (uint64_t i = 0; i < kv->n; i++) {
-        if (!integer(kv->item_type, kv->value + i * value_types[kv->item_type].bytes, &n,
-                     &is_huge) ||
-            is_huge || n < INT32_MIN || n > INT32_MAX) {
-            free(v);
-            return err_set(e, ERR_CORRUPT, "item %llu of \"%s\" doesn't fit 32 bits",
-                           (unsigned long long)i, key);
-        }
-        v[i] = (int32_t)n;
-    }
-    *ret = v;
-    *ret_n = (size_t)kv->n;
-    return 0;
 }

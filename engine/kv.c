@@ -2,9 +2,8 @@
  * KV blocks: one mapping cut into slots, a free list, and plain reference counts (the rules of
  * ownership: engine/kv.h).
  *
- *     mapping   [ slot 0 | slot 1 | … | slot n−1 ]        block_bytes each, the first on a huge
- * page's boundary blocks    [ {data → slot 0} … ]                     free ones linked by
- * next_free, the last released first (its pages are warm)
+ *     mapping   [ slot 0 | slot 1 | … ]   block_bytes each, the first on a huge page's boundary
+ *     blocks    [ {data → slot 0}, … ]    free ones linked by next_free, last released first
  *
  * The mapping is reserved whole and touched slot by slot, so a generous budget costs nothing until
  * it is used. A block is zeroed when it is taken, not when it is released: release happens in

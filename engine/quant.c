@@ -7,14 +7,16 @@
  * Byte layouts (all little-endian, no padding; d and m are F16):
  *
  *     Q8_0    32   d | 32 × int8
- *     Q4_0    32   d | 16 bytes: value i in the low half of byte i, value i + 16 in the high half,
- * both less 8 Q4_1    32   d | m | 16 bytes as above, unsigned Q5_0    32   d | 32 fifth bits | 16
- * bytes, less 16             Q5_1    32   d | m | 32 fifth bits | 16 bytes Q2_K   256   16 × (scale
- * 4 bits, minimum 4 bits) | 64 bytes of four 2-bit values | d | dmin Q3_K   256   256 third bits |
- * 64 bytes of four 2-bit values | 16 × 6-bit scale in 12 bytes | d Q4_K   256   d | dmin | 8 ×
- * (6-bit scale, 6-bit minimum) in 12 bytes | 128 bytes Q5_K   256   d | dmin | the same 12 bytes |
- * 256 fifth bits | 128 bytes Q6_K   256   128 bytes of low halves | 64 bytes of four upper 2 bits |
- * 16 × int8 scale | d IQ4_NL  32   d | 16 bytes of indices into a fixed table
+ *     Q4_0    32   d | 16 bytes: value i in the low half of byte i, i + 16 in the high; less 8
+ *     Q4_1    32   d | m | 16 bytes as above, unsigned
+ *     Q5_0    32   d | 32 fifth bits | 16 bytes; less 16
+ *     Q5_1    32   d | m | 32 fifth bits | 16 bytes
+ *     Q2_K   256   16 × (scale 4 bits, minimum 4 bits) | 64 bytes of four 2-bit values | d | dmin
+ *     Q3_K   256   256 third bits | 64 bytes of four 2-bit values | 16 × 6-bit scale, 12 bytes | d
+ *     Q4_K   256   d | dmin | 8 × (6-bit scale, 6-bit minimum), 12 bytes | 128 bytes
+ *     Q5_K   256   d | dmin | the same 12 bytes | 256 fifth bits | 128 bytes
+ *     Q6_K   256   128 bytes of low halves | 64 bytes of four upper pairs | 16 × int8 scale | d
+ *     IQ4_NL  32   d | 16 bytes of indices into a fixed table
  *
  * Format: ggml's ggml-common.h and docs/gguf.md.
  */

@@ -11,27 +11,37 @@
  *      "prefill_us_per_token": 100,     and each row of a part beyond its first
  *      "load_ms": 500,                  how long engine_open takes, with progress
  *      "kv_layers": 1,                  2 KiB a block each (one KV head of 16 dimensions)
- *      "weights_bytes": 1048576,        what engine_info says, and what --memory is checked against
+ *      "weights_bytes": 1048576,        what engine_info says, and --memory is checked against
  *      "weights": "any string",         another string is another model: another fingerprint
- *      "chat_template": "…",            instead of ChatML with the default system prompt "You
- * follow a script."; "": none "vocab": ["piece", …],           tokens to have, whatever the rules
- * say (tests/scripted/vocab.h) "rules": [{"when": "weather",    the first rule whose words occur in
- * the last user message speaks; then "default" "pieces": ["It", " rains"],   one token each, made
- * if need be     | "ids": [78, 79]     | "bytes": "f09fa699", a byte token each "repeat": 3, the
- * answer so many times over (default 1) "then": "eog",        and <|im_end|> after it (default), or
- * "forever": over and over "spread": true,       sixteen letters are almost as likely: sampling at
- * temperature 1 varies by seed, greedy says the script "nan_at": 2,          at the answer's token
- * 2 the logit of "bad_id" (default 0) is NaN; "inf_at": +Inf; "all_nan_at": every one is NaN
- *                 "error_at": 2,        the pass fails with ERR_NOMEM
- *                 "hang_at": 2}],       the pass never returns (for the watchdog); not even a
- * cancel ends it "default": {"pieces": ["ok"]}}   absent: an empty answer
+ *      "chat_template": "…",            "": none; absent: ChatML with the default system prompt
+ *                                       "You follow a script."
+ *      "vocab": ["piece", …],           tokens to have, whatever the rules say (vocab.h)
+ *      "rules": [{…}, …],               the first whose words are in the last user message speaks
+ *      "default": {…}}                  else this one; absent: an empty answer
+ *
+ *     a rule, here with all there is (the default has no "when"):
+ *
+ *     {"when": "weather",               bytes to occur in the message
+ *      "pieces": ["It", " rains"],      the answer, one token each, made if need be
+ *      "ids": [78, 79],                 or as ids
+ *      "bytes": "f09fa699",             or as byte tokens
+ *      "repeat": 3,                     the answer so many times over (default 1)
+ *      "then": "eog",                   and <|im_end|> (default), or "forever": over and over
+ *      "spread": true,                  sixteen letters are almost as likely: sampled answers
+ *                                       differ by seed, the greedy one is the script's
+ *      "nan_at": 2,                     at the answer's token 2 the logit of "bad_id" is NaN,
+ *      "inf_at": 2,                     or +infinite,
+ *      "bad_id": 0,
+ *      "all_nan_at": 2,                 or all of them are NaN
+ *      "error_at": 2,                   the pass fails with ERR_NOMEM
+ *      "hang_at": 2}                    the pass never returns, not even by a cancel (watchdog)
  *
  * Nothing is remembered between passes but what the blocks hold. Each position keeps its id and a
  * rolling hash of all ids up to it, in its column of K and its row of V, so that copies that forget
  * one of them show:
  *
- *     V row of position p       id 4 | p + 1, 4 | hash 8 | zeros             K column of p,
- * dimension d       16 bits of the hash (d = 0 … 3), of the id (4, 5)
+ *     V row of position p         id 4 | p + 1, 4 | hash 8 | zeros
+ *     K column of p, row d        16 bits of the hash (d = 0 … 3) and of the id (4, 5)
  *
  * A pass first walks the whole prefix and recomputes the chain. If a position doesn't fit, the
  * answer is capital letters picked by the wrong hash (another text than the script's), a line goes

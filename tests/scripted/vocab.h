@@ -3,10 +3,11 @@
  *
  *     0 … 255    the bytes: id = byte
  *     256        <|endoftext|>   257  <|im_start|>   258  <|im_end|>       control tokens
- *     259 …      pieces made by merges (".\n\n" of "." and "\n\n", 你好 of 你 and 好, " the", …),
- * so that each also exists apart then       pieces that no merge makes ("nop", "qrs", " Note", …):
- * only a script can say them, text never encodes to them then       what a script names and isn't
- * there yet
+ *     259 …      made by merges (".\n\n" of "." and "\n\n", 你好 of 你 and 好, " the", …): each
+ *                exists as one token and apart
+ *     then       pieces that no merge makes ("nop", "qrs", " Note", …): only a script can say
+ *                them, text never encodes to them
+ *     then       what a script names and isn't there yet
  *
  * Pre-tokenizer: qwen2's, the one that keeps "." and the newlines after it in one piece.
  */
