@@ -249,7 +249,7 @@ int memory_conversation_list(struct memory *m, const char *owner, const struct m
     static const char oldest[] = "SELECT " CONVERSATION_COLUMNS " FROM conversation c"
                                  " WHERE c.owner = ?1 AND c.is_hidden = 0 AND c.activity > ?2"
                                  " ORDER BY c.activity LIMIT ?3";
-    int64_t start;
+    int64_t start = 0;
     if (page->limit < 1 || page->limit > MEMORY_PAGE_MAX)
         return err_set(e, ERR_INVAL, "limit is %d: from 1 to %d", page->limit, MEMORY_PAGE_MAX);
     int rc = page_start(m, owner, page, &start, e);

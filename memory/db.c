@@ -10,11 +10,13 @@
  */
 #include "memory/db.h"
 
+#include <assert.h>
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/sys.h"
+#include "base/thread.h"
 
 #define STMTS_MAX 96
 #define WAL_MAX_BYTES "67108864"
@@ -221,6 +223,7 @@ int db_copy(struct db *db, const char *to, struct err *e)
 
 struct stmt *db_stmt(struct db *db, const char *sql, struct err *e)
 {
+    assert(thread_is(THREAD_HISTORY));
     for (int i = 0; i < db->n_stmts; i++)
         if (db->stmts[i].sql == sql || strcmp(db->stmts[i].sql, sql) == 0)
             return &db->stmts[i];

@@ -100,6 +100,11 @@ int memory_message_remove(struct memory *m, const char *owner, const char *id, s
 int memory_path(struct memory *m, int64_t tip, size_t max, struct memory_message **ret, size_t *ret_n, struct arena *a, struct err *e) MUST_USE;
 /* A page of the current path's messages (root … conversation's tip), as items. */
 int memory_message_list(struct memory *m, int64_t conversation, const struct memory_page *page, struct memory_message **ret, size_t *ret_n, bool *ret_more, struct arena *a, struct err *e) MUST_USE;
+/* The same for a piece of a path: from the row `first` (or the first above it) down to `tip`. */
+struct memory_branch {
+    int64_t first, tip;
+};
+int memory_branch_list(struct memory *m, const struct memory_branch *branch, const struct memory_page *page, struct memory_message **ret, size_t *ret_n, bool *ret_more, struct arena *a, struct err *e) MUST_USE;
 
 /*
  * Answers: a row `generating` under the user's message, flushed now and then (synchronous=NORMAL), ended once (FULL).
@@ -146,6 +151,7 @@ bool memory_tokens_render(struct memory *m, int64_t message, uint8_t ret[HASH_BY
 struct memory_response {
     char id[MEMORY_ID_BYTES];
     int64_t conversation, answer; /* rows */
+    int64_t first_input;          /* row of the first message that came with it; the answer's own: none came */
     bool is_in_conversation;      /* asked with `conversation`, not a hidden one */
     const char *body;
 };

@@ -307,14 +307,15 @@ int memory_path(struct memory *m, int64_t tip, size_t max, struct memory_message
     return 0;
 }
 
-/* The row and parent of the item that a page follows. */
-static int page_after(struct memory *m, int64_t conversation, const char *id, int64_t ret[2],
-                      struct err *e)
+/* The row and parent of the item that a page follows; it is in the tip's conversation. */
+static int page_after(struct memory *m, int64_t tip, const char *id, int64_t ret[2], struct err *e)
 {
-    struct stmt *s =
-        db_stmt(m->db, "SELECT row, parent FROM message WHERE id = ?1 AND conversation = ?2", e);
+    struct stmt *s = db_stmt(m->db,
+                             "SELECT m.row, m.parent FROM message m JOIN message t ON t.row = ?2"
+                             " WHERE m.id = ?1 AND m.conversation = t.conversation",
+                             e);
     stmt_str(s, 1, id);
-    stmt_int(s, 2, conversation);
+    stmt_int(s, 2, tip);
     int rc = stmt_step(s, e);
     if (rc == 1) {
         ret[0] = column_int(s, 0);
@@ -338,19 +339,52 @@ static int tip_of(struct memory *m, int64_t conversation, int64_t *ret, struct e
     return rc < 0 ? rc : 0;
 }
 
-/* Reads rows[from], rows[from + step], … : n of them. */
-static int read_page(struct memory *m, const int64_t *from, size_t n, ptrdiff_t step,
-                     struct memory_message **ret, struct arena *a, struct err *e)
+/* Reads from[0], from[step], …: n rows. */
+static int read_page(struct memory *m, const int64_t *from, ptrdiff_t step,
+                     struct memory_message *ret, size_t n, struct arena *a, struct err *e)
 {
-    struct memory_message *list = arena_array(a, n, sizeof(*list));
-    if (!list)
-        return memory_out(e);
     for (size_t i = 0; i < n; i++) {
-        int rc = read_row(m, from[(ptrdiff_t)i * step], &list[i], a, e);
+        int rc = read_row(m, from[(ptrdiff_t)i * step], &ret[i], a, e);
         if (rc < 0)
             return rc;
     }
+    return 0;
+}
+
+int memory_branch_list(struct memory *m, const struct memory_branch *branch,
+                       const struct memory_page *page, struct memory_message **ret, size_t *ret_n,
+                       bool *ret_more, struct arena *a, struct err *e)
+{
+    int64_t after[2] = {0, 0}; /* row, parent */
+    if (page->limit < 1 || page->limit > MEMORY_PAGE_MAX)
+        return err_set(e, ERR_INVAL, "limit is %d: from 1 to %d", page->limit, MEMORY_PAGE_MAX);
+    int rc = page->after ? page_after(m, branch->tip, page->after, after, e) : 0;
+    if (rc < 0)
+        return rc;
+    struct rows rows = {0};
+    size_t limit = (size_t)page->limit;
+    int64_t stop = branch->first - 1;
+    struct walk w = {.tip = branch->tip, .stop = after[0] > stop ? after[0] : stop, .max = SIZE_MAX};
+    /* Newest first: up from the tip, or from above `after`, wherever in the tree that is. */
+    if (!page->is_ascending)
+        w = (struct walk){.tip = page->after ? after[1] : branch->tip,
+                          .stop = stop,
+                          .max = limit + 1,
+                          .is_page = true};
+    rc = walk_up(m, &w, &rows, a, e);
+    if (rc < 0)
+        return rc;
+    size_t n = rows.n < limit ? rows.n : limit;
+    struct memory_message *list = arena_array(a, n, sizeof(*list));
+    if (!list)
+        return memory_out(e);
+    const int64_t *from = page->is_ascending && rows.n > 0 ? rows.v + rows.n - 1 : rows.v;
+    rc = read_page(m, from, page->is_ascending ? -1 : 1, list, n, a, e);
+    if (rc < 0)
+        return rc;
     *ret = list;
+    *ret_n = n;
+    *ret_more = rows.n > n;
     return 0;
 }
 
@@ -358,30 +392,9 @@ int memory_message_list(struct memory *m, int64_t conversation, const struct mem
                         struct memory_message **ret, size_t *ret_n, bool *ret_more,
                         struct arena *a, struct err *e)
 {
-    int64_t after[2] = {0, 0}; /* row, parent */
-    int64_t tip = 0;
-    if (page->limit < 1 || page->limit > MEMORY_PAGE_MAX)
-        return err_set(e, ERR_INVAL, "limit is %d: from 1 to %d", page->limit, MEMORY_PAGE_MAX);
-    int rc = tip_of(m, conversation, &tip, e);
-    if (rc == 0 && page->after)
-        rc = page_after(m, conversation, page->after, after, e);
+    struct memory_branch branch = {.first = 1};
+    int rc = tip_of(m, conversation, &branch.tip, e);
     if (rc < 0)
         return rc;
-    struct rows rows = {0};
-    size_t limit = (size_t)page->limit;
-    struct walk w = {.tip = tip, .stop = after[0], .max = SIZE_MAX};
-    /* Newest first: up from the tip, or from above `after`, wherever in the tree that is. */
-    if (!page->is_ascending)
-        w = (struct walk){.tip = page->after ? after[1] : tip, .max = limit + 1, .is_page = true};
-    rc = walk_up(m, &w, &rows, a, e);
-    if (rc < 0)
-        return rc;
-    size_t n = rows.n < limit ? rows.n : limit;
-    const int64_t *from = page->is_ascending && rows.n > 0 ? rows.v + rows.n - 1 : rows.v;
-    rc = read_page(m, from, n, page->is_ascending ? -1 : 1, ret, a, e);
-    if (rc < 0)
-        return rc;
-    *ret_n = n;
-    *ret_more = rows.n > n;
-    return 0;
+    return memory_branch_list(m, &branch, page, ret, ret_n, ret_more, a, e);
 }

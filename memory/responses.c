@@ -18,8 +18,8 @@ int response_insert(struct memory *m, const char *owner, const struct memory_res
 {
     struct stmt *s = db_stmt(
         m->db,
-        "INSERT INTO response (id, owner, conversation, answer, is_in_conversation, body)"
-        " VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        "INSERT INTO response (id, owner, conversation, answer, is_in_conversation, body,"
+        " first_input) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         e);
     stmt_str(s, 1, r->id);
     stmt_str(s, 2, owner);
@@ -27,6 +27,7 @@ int response_insert(struct memory *m, const char *owner, const struct memory_res
     stmt_int(s, 4, r->answer);
     stmt_int(s, 5, r->is_in_conversation);
     stmt_str(s, 6, r->body);
+    stmt_int(s, 7, r->first_input > 0 ? r->first_input : r->answer);
     return stmt_run(s, e);
 }
 
@@ -49,7 +50,8 @@ int memory_response_find(struct memory *m, const char *owner, const char *id,
 {
     struct stmt *s =
         db_stmt(m->db,
-                "SELECT id, conversation, answer, is_in_conversation, body FROM response"
+                "SELECT id, conversation, answer, is_in_conversation, body, first_input"
+                " FROM response"
                 " WHERE id = ?1 AND owner = ?2",
                 e);
     stmt_str(s, 1, id);
@@ -60,6 +62,7 @@ int memory_response_find(struct memory *m, const char *owner, const char *id,
             .conversation = column_int(s, 1),
             .answer = column_int(s, 2),
             .is_in_conversation = column_int(s, 3) != 0,
+            .first_input = column_int(s, 5),
             .body = column_copy(s, 4, NULL, a),
         };
         size_t n;

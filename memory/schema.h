@@ -86,6 +86,7 @@ static const char *const schema_steps[] = {
     "  owner TEXT NOT NULL,"
     "  conversation INTEGER NOT NULL REFERENCES conversation ON DELETE CASCADE,"
     "  answer INTEGER NOT NULL REFERENCES message ON DELETE CASCADE,"
+    "  first_input INTEGER NOT NULL," /* its input: the path above the answer, down to this row */
     "  is_in_conversation INTEGER NOT NULL,"
     "  body TEXT NOT NULL"
     ") STRICT;"
