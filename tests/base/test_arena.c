@@ -42,7 +42,7 @@ static void the_ceiling_holds_and_an_empty_block_is_valid(void **state)
     arena_done(&a);
     arena_init(&a, SIZE_MAX);
     assert_null(arena_array(&a, SIZE_MAX / 2, 3));
-    assert_null(arena_alloc(&a, SIZE_MAX - 64));
+    assert_null(arena_alloc(&a, SIZE_MAX - 31));
     assert_non_null(arena_array(&a, 7, 3));
     arena_done(&a);
 }
