@@ -12,8 +12,8 @@
 /* Appends the whole file to `ret` (its ceiling decides: ERR_LIMIT). ERR_NOTFOUND, ERR_IO. */
 int file_read(const char *path, struct buf *ret, struct err *e) MUST_USE;
 
-/* Writes under a temporary name beside `path` (mode 0600), fsyncs, renames, fsyncs the directory. After an error the file is
- * the old one, or (when only the last step failed) the whole new one. */
+/* Writes under a temporary name beside `path` (mode 0600), fsyncs, renames, fsyncs the directory.
+ * After an error the file is the old one, or (when only the last step failed) the whole new one. */
 int file_write(const char *path, const void *data, size_t n, struct err *e) MUST_USE;
 
 /* Makes `path` and its missing parents, mode 0700. An existing directory must be ours or root's and

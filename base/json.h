@@ -54,7 +54,8 @@ const char *json_key(const json *member);
 const char *json_str(const json *j);
 bool json_bool(const json *j);     /* false when not a bool */
 double json_double(const json *j); /* 0 when not a number */
-/* A whole number within [min, max], and never beyond ±JSON_INT_MAX; 1.0 and 1e3 are whole. ERR_INVAL names `field`, the value and the range. */
+/* A whole number within [min, max], and never beyond ±JSON_INT_MAX; 1.0 and 1e3 are whole.
+ * ERR_INVAL names `field`, the value and the range. */
 int json_int(const json *j, const char *field, int64_t min, int64_t max, int64_t *ret,
              struct err *e) MUST_USE;
 /* A finite number within [min, max]; the same errors. */

@@ -1,7 +1,7 @@
 /*
- * The program's log: lines on stderr, "level: text", or with a systemd priority prefix when stderr is
- * the journal (JOURNAL_STREAM set). Thread-safe, one write(2) a line. Libraries do not log except
- * where a fault is absorbed on purpose (a bad cache file is a miss, logged once).
+ * The program's log: lines on stderr, "level: text", or with a systemd priority prefix when stderr
+ * is the journal (JOURNAL_STREAM set). Thread-safe, one write(2) a line. Libraries do not log
+ * except where a fault is absorbed on purpose (a bad cache file is a miss, logged once).
  */
 #ifndef HEARTH_BASE_LOG_H
 #define HEARTH_BASE_LOG_H

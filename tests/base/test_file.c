@@ -55,7 +55,8 @@ static void expect_content(const char *want)
     buf_done(&b);
 }
 
-/* Every call of the table counted, the planned one failing; a failing close closes all the same, as Linux's does. */
+/* Every call of the table counted, the planned one failing; a failing close closes all the same, as
+ * Linux's does. */
 static int faulty_openat(int at, const char *name, int flags, mode_t mode)
 {
     return fault_now() ? -1 : openat(at, name, flags, mode);

@@ -231,7 +231,8 @@ static void a_hundred_thousand_values_are_the_most(void **state)
     buf_done(&b);
 }
 
-/* Whatever the bytes: no crash, and a refused text leaves no tree. Sanitizers watch the exact-size blocks. */
+/* Whatever the bytes: no crash, and a refused text leaves no tree. Sanitizers watch the exact-size
+ * blocks. */
 static void random_mutations_are_accepted_or_refused(void **state)
 {
     (void)state;

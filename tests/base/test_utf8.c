@@ -1,4 +1,4 @@
-/* UTF-8 against an oracle that decodes by arithmetic and knows prefixes by trying every completion. */
+/* UTF-8 against an oracle that decodes by arithmetic and tries every completion of a prefix. */
 #include "tests/base/testing.h"
 
 #include "base/utf8.h"

@@ -1,6 +1,6 @@
 /*
- * What the tests of base share: cmocka's includes in their order, a seeded generator, and the fault: the system-call table with
- * every call counted, the n-th of which fails.
+ * What the tests of base share: cmocka's includes in their order, a seeded generator, and the
+ * fault: the system-call table with every call counted, the n-th of which fails.
  */
 #ifndef HEARTH_TESTS_BASE_TESTING_H
 #define HEARTH_TESTS_BASE_TESTING_H

@@ -1,4 +1,5 @@
-/* What json_parse accepts, it must be able to write, and its own text must parse to the same text again. */
+/* What json_parse accepts, it must be able to write, and its own text must parse to the same text
+ * again. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* The same bytes in one piece, byte by byte, and in pieces whose sizes come from the input give the same events. */
+/* The same bytes in one piece, byte by byte, and in pieces whose sizes come from the input give the
+ * same events. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

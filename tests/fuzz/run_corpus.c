@@ -1,6 +1,7 @@
 /*
- * Runs every file of a corpus folder through a fuzz target, so that what once broke a parser is tried in the plain suite too. Each
- * input is a heap block of its exact size (a sanitizer sees one byte too far), and short ones are also tried cut at every length.
+ * Runs every file of a corpus folder through a fuzz target, so that what once broke a parser is
+ * tried in the plain suite too. Each input is a heap block of its exact size (a sanitizer sees one
+ * byte too far), and short ones are also tried cut at every length.
  */
 #include <dirent.h>
 #include <stdint.h>
