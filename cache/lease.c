@@ -155,7 +155,7 @@ static int find_partial(struct cache_lease *l, const int32_t *ids, int n_max)
     struct kv_seq *s = &l->seq;
     struct err ignored;
     const int base = l->n_path * KV_BLOCK, have = s->n_tokens - base;
-    const int limit = n_max - base < KV_BLOCK ? n_max - base : KV_BLOCK;
+    const int limit = n_max - base < KV_BLOCK ? n_max - base : KV_BLOCK - 1; /* less than a block */
     int k = 0;
 
     if (have >= limit) { /* also when full private blocks wait to be published */
