@@ -51,6 +51,8 @@ int gguf_bool(const struct gguf *g, const char *key, bool *ret, struct err *e) M
 int gguf_str(const struct gguf *g, const char *key, struct tok_str *ret, struct err *e) MUST_USE;
 /* Arrays: *ret is allocated (caller frees); the strings inside are borrowed from the mapping. */
 int gguf_str_array(const struct gguf *g, const char *key, struct tok_str **ret, size_t *ret_n, struct err *e) MUST_USE;
+/* The number of items of an array of any type, without reading it. */
+int gguf_array_length(const struct gguf *g, const char *key, size_t *ret_n, struct err *e) MUST_USE;
 int gguf_int_array(const struct gguf *g, const char *key, int32_t **ret, size_t *ret_n, struct err *e) MUST_USE;
 
 #endif

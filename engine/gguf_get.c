@@ -234,6 +234,19 @@ int gguf_str(const struct gguf *g, const char *key, struct tok_str *ret, struct 
     return 0;
 }
 
+int gguf_array_length(const struct gguf *g, const char *key, size_t *ret_n, struct err *e)
+{
+    const struct gguf_kv *kv = gguf_find(g, key);
+    if (!kv) {
+        return missing(key, e);
+    }
+    if (kv->type != VALUE_ARRAY) {
+        return wrong_type(kv, "an array", e);
+    }
+    *ret_n = (size_t)kv->n;
+    return 0;
+}
+
 int gguf_str_array(const struct gguf *g, const char *key, struct tok_str **ret, size_t *ret_n,
                    struct err *e)
 {

@@ -1,0 +1,329 @@
+/*
+ * The engine as one thing: opening a model in the order of what is quickly refused, the facts about it, and the door to the pass.
+ *
+ *     GGUF ─► architecture known? ─► tokenizer ─► chat format (self-check) ─► KV shape ─► weights ─► kernels and threads ─► fingerprint
+ *
+ * The file is unmapped before engine_open returns: what people replace or truncate later can't reach a running daemon.
+ */
+#include "engine/engine.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/sys.h"
+#include "base/thread.h"
+#include "engine/common.h"
+#include "engine/cores.h"
+#include "engine/forward.h"
+#include "engine/gguf.h"
+#include "engine/model.h"
+
+struct engine {
+    struct engine_info info;
+    struct model *model;
+    struct tok *tok;
+    struct chat *chat; /* NULL: completions only */
+    struct forward *forward;
+    char *id, *name;
+};
+
+/* ---- facts ---- */
+
+/* llama.cpp's enum llama_ftype: what most of the weights are. */
+static const char *file_type(int64_t type)
+{
+    static const char *const names[] = {
+        [0] = "F32",     [1] = "F16",     [2] = "Q4_0",    [3] = "Q4_1",    [7] = "Q8_0",
+        [8] = "Q5_0",    [9] = "Q5_1",    [10] = "Q2_K",   [11] = "Q3_K_S", [12] = "Q3_K_M",
+        [13] = "Q3_K_L", [14] = "Q4_K_S", [15] = "Q4_K_M", [16] = "Q5_K_S", [17] = "Q5_K_M",
+        [18] = "Q6_K",   [25] = "IQ4_NL", [32] = "BF16",
+    };
+    return type >= 0 && type < (int64_t)(sizeof names / sizeof *names) && names[type] ? names[type]
+                                                                                      : "?";
+}
+
+static int read_name(struct engine *en, const struct gguf *g, struct err *e)
+{
+    struct tok_str s;
+    const int rc = gguf_str(g, "general.name", &s, e);
+    if (rc && rc != ERR_NOTFOUND) {
+        return rc;
+    }
+    if (rc || !s.n || memchr(s.s, '\0', s.n)) {
+        en->info.name = en->id;
+        return 0;
+    }
+    s.n = s.n < 256 ? s.n : 256;
+    en->name = sys.malloc(s.n + 1);
+    if (!en->name) {
+        return err_set(e, ERR_NOMEM, "out of memory for the model's name");
+    }
+    memcpy(en->name, s.s, s.n);
+    en->name[s.n] = '\0';
+    en->info.name = en->name;
+    return 0;
+}
+
+static int read_sampling(struct engine_info *i, const struct gguf *g, struct err *e)
+{
+    const struct {
+        const char *key;
+        double min, max;
+        double *value;
+    } keys[] = {
+        {"general.sampling.temp", 0.0, 100.0, &i->sampling_temperature},
+        {"general.sampling.top_p", 0.0, 1.0, &i->sampling_top_p},
+        {"general.sampling.min_p", 0.0, 1.0, &i->sampling_min_p},
+        {"general.sampling.penalty_repeat", 0.0, 100.0, &i->sampling_repetition},
+    };
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+        *keys[k].value = (double)NAN;
+        const int rc = gguf_float(g, keys[k].key, keys[k].min, keys[k].max, keys[k].value, e);
+        if (rc && rc != ERR_NOTFOUND) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+static int read_facts(struct engine *en, const struct gguf *g, struct err *e)
+{
+    int64_t type = -1;
+    int rc = read_name(en, g, e);
+    if (!rc) {
+        rc = read_sampling(&en->info, g, e);
+    }
+    if (!rc) {
+        rc = gguf_int(g, "general.file_type", 0, INT32_MAX, &type, e);
+        rc = rc == ERR_NOTFOUND ? 0 : rc;
+    }
+    en->info.id = en->id;
+    en->info.arch = "llama";
+    en->info.quant = file_type(type);
+    en->info.file_bytes = gguf_file_bytes(g);
+    return rc;
+}
+
+static void copy_params(struct engine_info *i, const struct model *m)
+{
+    i->n_vocab = m->params.n_vocab;
+    i->n_layers = m->params.n_layers;
+    i->n_embd = m->params.n_embd;
+    i->n_heads = m->params.n_heads;
+    i->n_kv_heads = m->params.n_kv_heads;
+    i->head_dim = m->params.head_dim;
+    i->n_ctx_train = m->params.n_ctx_train;
+    i->n_params = m->n_params;
+    i->weights_bytes = m->weights_bytes;
+}
+
+/* Each number in a fixed width and order, so that the hash is the same on every machine of this byte order. */
+static void make_fingerprint(struct engine *en)
+{
+    const struct model_params *p = &en->model->params;
+    const struct kv_shape *kv = &en->info.kv;
+    const int32_t shape[] = {p->n_vocab,     p->n_embd,        p->n_ff,     p->n_layers,
+                             p->n_heads,     p->n_kv_heads,    p->head_dim, p->n_rot,
+                             p->n_ctx_train, (int32_t)kv->type};
+    const float numbers[] = {p->rope_base, p->rope_scale, p->rms_eps};
+    uint8_t tokenizer[HASH_BYTES], numerics[HASH_BYTES];
+    struct hash_state h;
+
+    tok_fingerprint(en->tok, tokenizer);
+    forward_numerics_probe(en->forward, numerics);
+    hash_init(&h);
+    hash_add(&h, "hearth kv 1", 12);
+    hash_add(&h, en->model->weights_hash, HASH_BYTES);
+    hash_add(&h, tokenizer, sizeof tokenizer);
+    hash_add(&h, shape, sizeof shape);
+    hash_add(&h, numbers, sizeof numbers);
+    hash_add(&h, numerics, sizeof numerics);
+    hash_end(&h, en->info.fingerprint);
+    if (en->chat) {
+        chat_render_id(en->chat, en->info.render_id);
+    } else {
+        memcpy(en->info.render_id, tokenizer, sizeof tokenizer);
+    }
+}
+
+/* ---- opening ---- */
+
+static int open_chat(struct engine *en, const struct engine_options *o, const struct gguf *g,
+                     struct err *e)
+{
+    char *own = NULL, *override = NULL;
+    int rc = common_template(o->chat_template, &override, e);
+    if (!rc) {
+        rc = model_template(g, &own, e);
+    }
+    if (!rc && (own || override)) {
+        rc = chat_new(en->tok, own, override, &en->chat, e);
+    }
+    free(own);
+    free(override);
+    return rc;
+}
+
+/* The weights, when all that is cheaper to refuse has passed. */
+static int open_model(struct engine *en, const struct engine_options *o, const struct gguf *g,
+                      struct err *e)
+{
+    struct model_params p;
+    int rc = model_read_params(g, &p, e);
+    if (!rc) {
+        rc = kv_shape_init(&en->info.kv, o->kv_type, p.n_layers, p.n_kv_heads, p.head_dim, e);
+    }
+    if (!rc) {
+        rc = model_open(g, o, &en->model, e);
+    }
+    if (rc) {
+        return rc;
+    }
+    if ((size_t)en->model->params.n_vocab != tok_n_vocab(en->tok)) {
+        return err_set(e, ERR_CORRUPT, "the embedding has %d rows for a vocabulary of %zu tokens",
+                       en->model->params.n_vocab, tok_n_vocab(en->tok));
+    }
+    return 0;
+}
+
+static int open_parts(struct engine *en, const struct engine_options *o, const struct gguf *g,
+                      struct err *e)
+{
+    int rc = model_check_arch(g, e);
+    if (!rc) {
+        rc = read_facts(en, g, e);
+    }
+    if (!rc) {
+        rc = model_tok(g, &en->tok, e);
+    }
+    if (!rc) {
+        rc = open_chat(en, o, g, e);
+    }
+    if (!rc) {
+        rc = open_model(en, o, g, e);
+    }
+    return rc && e ? err_prefix(e, "%s", o->model_path) : rc;
+}
+
+int engine_open(const struct engine_options *o, struct engine **ret, struct err *e)
+{
+    struct engine *en = NULL;
+    struct gguf *g = NULL;
+    int rc = hash_start(e);
+    if (rc) {
+        return rc;
+    }
+    en = sys.malloc(sizeof *en);
+    if (!en) {
+        return err_set(e, ERR_NOMEM, "out of memory for the engine");
+    }
+    memset(en, 0, sizeof *en);
+    en->id = common_stem(o->model_path);
+    rc = en->id ? gguf_open(o->model_path, &g, e)
+                : err_set(e, ERR_NOMEM, "out of memory for the engine");
+    if (!rc) {
+        rc = open_parts(en, o, g, e);
+    }
+    if (!rc) {
+        copy_params(&en->info, en->model);
+        rc = forward_new(en->model, &en->info.kv, o->n_threads > 0 ? o->n_threads : cores_default(),
+                         o->isa, &en->forward, e);
+    }
+    gguf_close(g);
+    if (rc) {
+        engine_close(en);
+        return rc;
+    }
+    en->info.isa = forward_isa(en->forward);
+    en->info.n_threads = forward_n_threads(en->forward);
+    make_fingerprint(en);
+    *ret = en;
+    return 0;
+}
+
+void engine_close(struct engine *en)
+{
+    if (!en) {
+        return;
+    }
+    if (en->forward) {
+        forward_free(en->forward);
+    }
+    model_close(en->model);
+    if (en->chat) {
+        chat_free(en->chat);
+    }
+    if (en->tok) {
+        tok_free(en->tok);
+    }
+    free(en->name);
+    free(en->id);
+    free(en);
+}
+
+const struct engine_info *engine_info(const struct engine *en)
+{
+    return &en->info;
+}
+
+const struct tok *engine_tok(const struct engine *en)
+{
+    return en->tok;
+}
+
+const struct chat *engine_chat(const struct engine *en)
+{
+    return en->chat;
+}
+
+/* ---- running ---- */
+
+int engine_pass(struct engine *en, struct engine_part *parts, int n_parts, const atomic_int *abort,
+                struct err *e)
+{
+    assert(thread_is(THREAD_WORKER));
+    int rc = common_check_parts(parts, n_parts, en->info.n_vocab, en->info.n_ctx_train, e);
+    if (rc) {
+        return rc;
+    }
+    rc = forward_pass(en->forward, parts, n_parts, abort, e);
+    if (rc) {
+        common_abandon(parts, n_parts);
+        return rc;
+    }
+    for (int i = 0; i < n_parts; i++) {
+        parts[i].seq->n_tokens += parts[i].n_ids;
+    }
+    return 0;
+}
+
+int engine_set_threads(struct engine *en, int n_threads, struct err *e)
+{
+    if (n_threads < 1 || n_threads > CORES_MAX) {
+        return err_set(e, ERR_INVAL, "%d threads, it must be 1 to %d", n_threads, CORES_MAX);
+    }
+    const int rc = forward_set_threads(en->forward, n_threads, e);
+    en->info.n_threads = forward_n_threads(en->forward);
+    return rc;
+}
+
+int engine_set_isa(struct engine *en, const char *isa, struct err *e)
+{
+    const int rc = forward_set_isa(en->forward, isa, e);
+    en->info.isa = forward_isa(en->forward);
+    return rc;
+}
+
+uint64_t engine_progress(const struct engine *en)
+{
+    return forward_progress(en->forward);
+}
+
+int engine_dequantize(const char *type, const void *data, size_t n, float *ret, size_t cap_values,
+                      size_t *ret_n_values, struct err *e)
+{
+    return common_dequantize(type, data, n, ret, cap_values, ret_n_values, e);
+}

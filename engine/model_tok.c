@@ -1,0 +1,191 @@
+/*
+ * From a GGUF's tokenizer.ggml.* keys to a tokenizer. The arrays are borrowed from the mapping and copied by tok_new, so nothing here outlives the
+ * call. All lengths must agree with the number of tokens, and every special id must be one of them.
+ */
+#include "engine/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/sys.h"
+
+#define NAME_MAX_BYTES 63
+#define VOCAB_MAX 1048576
+
+/* A short string of the file as a C string. */
+static int read_name(const struct gguf *g, const char *key, char ret[NAME_MAX_BYTES + 1],
+                     struct err *e)
+{
+    struct tok_str s;
+    const int rc = gguf_str(g, key, &s, e);
+    if (rc) {
+        return rc;
+    }
+    if (s.n < 1 || s.n > NAME_MAX_BYTES || memchr(s.s, '\0', s.n)) {
+        return err_set(e, ERR_CORRUPT,
+                       "key \"%s\" has %zu bytes or holds a NUL; 1 to %d bytes are allowed", key,
+                       s.n, NAME_MAX_BYTES);
+    }
+    memcpy(ret, s.s, s.n);
+    ret[s.n] = '\0';
+    return 0;
+}
+
+/* A token id of the vocabulary; −1 when the file has none. */
+static int read_id(const struct gguf *g, const char *key, size_t n_vocab, int32_t *ret,
+                   struct err *e)
+{
+    int64_t id = -1;
+    const int rc = gguf_int(g, key, 0, (int64_t)n_vocab - 1, &id, e);
+    if (rc && rc != ERR_NOTFOUND) {
+        return rc;
+    }
+    *ret = (int32_t)id;
+    return 0;
+}
+
+static int same_length(const char *key, size_t n, size_t n_vocab, struct err *e)
+{
+    return n == n_vocab
+               ? 0
+               : err_set(e, ERR_CORRUPT, "key \"%s\" has %zu items for a vocabulary of %zu tokens",
+                         key, n, n_vocab);
+}
+
+/* What tok_new borrows; freed by done(). */
+struct arrays {
+    struct tok_str *pieces, *merges;
+    int32_t *types;
+    char model[NAME_MAX_BYTES + 1], pre[NAME_MAX_BYTES + 1];
+};
+
+static int read_types(const struct gguf *g, struct arrays *a, size_t n_vocab, struct err *e)
+{
+    size_t n = 0;
+    int rc = gguf_int_array(g, "tokenizer.ggml.token_type", &a->types, &n, e);
+    if (rc ==
+        ERR_NOTFOUND) { /* without it nothing would be a control token: a typed <|im_end|> couldn't be told from a real one */
+        return err_set(
+            e, ERR_UNSUPPORTED,
+            "key \"tokenizer.ggml.token_type\" is missing; without it control tokens are unknown");
+    }
+    if (!rc) {
+        rc = same_length("tokenizer.ggml.token_type", n, n_vocab, e);
+    }
+    for (size_t i = 0; !rc && i < n_vocab; i++) {
+        if (a->types[i] < TOK_NORMAL || a->types[i] > TOK_BYTE) {
+            rc = err_set(e, ERR_CORRUPT, "token %zu has type %d, it must be %d to %d", i,
+                         a->types[i], TOK_NORMAL, TOK_BYTE);
+        }
+    }
+    return rc;
+}
+
+static int read_arrays(const struct gguf *g, struct arrays *a, struct tok_spec *spec, struct err *e)
+{
+    int rc = read_name(g, "tokenizer.ggml.model", a->model, e);
+    spec->model = a->model;
+    if (!rc) {
+        rc = gguf_str_array(g, "tokenizer.ggml.tokens", &a->pieces, &spec->n_vocab, e);
+    }
+    if (!rc && (spec->n_vocab < 1 || spec->n_vocab > VOCAB_MAX)) {
+        rc = err_set(e, ERR_CORRUPT, "a vocabulary of %zu tokens, it must be 1 to %d",
+                     spec->n_vocab, VOCAB_MAX);
+    }
+    if (!rc) {
+        rc = read_types(g, a, spec->n_vocab, e);
+    }
+    if (!rc) {
+        rc = read_name(g, "tokenizer.ggml.pre", a->pre, e);
+        if (rc == ERR_NOTFOUND && !strcmp(a->model, "gpt2")) {
+            return err_set(e, ERR_UNSUPPORTED,
+                           "the file doesn't name its pre-tokenizer (key \"tokenizer.ggml.pre\"), "
+                           "and a guess would change what the model reads");
+        }
+        rc = rc == ERR_NOTFOUND
+                 ? 0
+                 : rc; /* other tokenizers have none, and tok_new refuses them by name */
+    }
+    spec->pre = a->pre;
+    if (!rc) {
+        rc = gguf_str_array(g, "tokenizer.ggml.merges", &a->merges, &spec->n_merges, e);
+        rc = rc == ERR_NOTFOUND && strcmp(a->model, "gpt2") != 0 ? 0 : rc;
+    }
+    spec->pieces = a->pieces;
+    spec->types = a->types;
+    spec->merges = a->merges;
+    return rc;
+}
+
+/* Scores are not used by byte-level BPE; a wrong length still tells of a broken file. */
+static int check_scores(const struct gguf *g, size_t n_vocab, struct err *e)
+{
+    size_t n;
+    const int rc = gguf_array_length(g, "tokenizer.ggml.scores", &n, e);
+    return rc == ERR_NOTFOUND ? 0 : rc ? rc : same_length("tokenizer.ggml.scores", n, n_vocab, e);
+}
+
+static int read_ids(const struct gguf *g, struct tok_spec *spec, struct err *e)
+{
+    int rc = read_id(g, "tokenizer.ggml.bos_token_id", spec->n_vocab, &spec->bos, e);
+    if (!rc) {
+        rc = read_id(g, "tokenizer.ggml.eos_token_id", spec->n_vocab, &spec->eos, e);
+    }
+    if (!rc) {
+        rc = read_id(g, "tokenizer.ggml.eot_token_id", spec->n_vocab, &spec->eot, e);
+    }
+    if (!rc) {
+        rc = gguf_bool(g, "tokenizer.ggml.add_bos_token", &spec->add_bos, e);
+        rc = rc == ERR_NOTFOUND ? 0 : rc;
+    }
+    if (!rc && spec->add_bos && spec->bos < 0) {
+        rc = err_set(
+            e, ERR_CORRUPT,
+            "key \"tokenizer.ggml.add_bos_token\" is true, but the file names no BOS token");
+    }
+    return rc;
+}
+
+int model_tok(const struct gguf *g, struct tok **ret, struct err *e)
+{
+    struct arrays a = {0};
+    struct tok_spec spec = {.bos = -1, .eos = -1, .eot = -1};
+    int rc = read_arrays(g, &a, &spec, e);
+    if (!rc) {
+        rc = check_scores(g, spec.n_vocab, e);
+    }
+    if (!rc) {
+        rc = read_ids(g, &spec, e);
+    }
+    if (!rc) {
+        rc = tok_new(&spec, ret, e);
+    }
+    free(a.pieces);
+    free(a.merges);
+    free(a.types);
+    return model_required(rc, e);
+}
+
+int model_template(const struct gguf *g, char **ret, struct err *e)
+{
+    struct tok_str s;
+    int rc = gguf_str(g, "tokenizer.chat_template", &s, e);
+    if (rc == ERR_NOTFOUND || (!rc && s.n == 0)) {
+        *ret = NULL;
+        return 0;
+    }
+    if (rc) {
+        return rc;
+    }
+    if (memchr(s.s, '\0', s.n)) {
+        return err_set(e, ERR_CORRUPT, "key \"tokenizer.chat_template\" holds a NUL byte");
+    }
+    char *text = sys.malloc(s.n + 1);
+    if (!text) {
+        return err_set(e, ERR_NOMEM, "out of memory for the chat template");
+    }
+    memcpy(text, s.s, s.n);
+    text[s.n] = '\0';
+    *ret = text;
+    return 0;
+}
