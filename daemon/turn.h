@@ -112,6 +112,7 @@ struct turn {
     /* What is read. */
     struct turn_window window;
     struct ids prompt;
+    uint64_t who;           /* whose blocks these are, for the account of sharing: a conversation; 0: nobody's */
     int max_tokens;         /* clamped: 1 … ctx − prompt */
     struct turn_receipt receipt;
     struct turn_store store;

@@ -1,0 +1,163 @@
+/*
+ * GET /v1/models, /v1/models/{id}: the model that runs. GET /v1/hearth/status: what the daemon is, has and does.
+ */
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "daemon/history.h"
+
+static json *model_of(const struct history *h)
+{
+    const struct engine_info *info = engine_info(h->engine);
+    json *o = json_object();
+    json_set_str(o, "id", info->id);
+    json_set_str(o, "object", "model");
+    json_set_int(o, "created", clock_wall_s() - (clock_us() - h->d->t_started_us) / 1000000);
+    json_set_str(o, "owned_by", "hearth");
+    return o;
+}
+
+int api_models(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret)
+{
+    (void)args;
+    (void)ret;
+    json *o = json_object();
+    json_set_str(o, "object", "list");
+    json_add(json_set(o, "data", json_array()), model_of(h));
+    history_reply_json(h, r, 200, o);
+    return HANDLED;
+}
+
+int api_model(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret)
+{
+    const char *id = engine_info(h->engine)->id;
+    if (strcmp(args->v[0], id) != 0 && strcmp(args->v[0], "default") != 0) {
+        http_error_set(ret, 404, "model_not_found", "model", "there is no model \"%s\" here; \"%s\" is loaded", args->v[0], id);
+        return ERR_NOTFOUND;
+    }
+    history_reply_json(h, r, 200, model_of(h));
+    return HANDLED;
+}
+
+/* ---- status ---- */
+
+static const char *state_name(int state)
+{
+    switch (state) {
+    case DAEMON_LOADING:
+        return "loading";
+    case DAEMON_READY:
+        return "ready";
+    case DAEMON_STOPPING:
+        return "stopping";
+    default:
+        return "failed";
+    }
+}
+
+static json *status_model(const struct history *h)
+{
+    const struct engine_info *info = engine_info(h->engine);
+    json *o = json_object();
+    json_set_str(o, "id", info->id);
+    json_set_str(o, "name", info->name);
+    json_set_str(o, "arch", info->arch);
+    json_set_str(o, "quant", info->quant);
+    json_set_int(o, "parameters", (int64_t)info->n_params);
+    json_set_int(o, "file_bytes", (int64_t)info->file_bytes);
+    json_set_int(o, "ctx_train", info->n_ctx_train);
+    const struct chat *chat = engine_chat(h->engine);
+    if (chat)
+        json_set_str(o, "template", chat_family(chat));
+    else
+        json_set_null(o, "template");
+    json_set_str(o, "isa", info->isa);
+    json_set_int(o, "threads", info->n_threads);
+    json *sampling = json_set(o, "sampling", json_object()); /* of the file; null where it says nothing */
+    json_set_num(sampling, "temperature", info->sampling_temperature);
+    json_set_num(sampling, "top_p", info->sampling_top_p);
+    json_set_num(sampling, "min_p", info->sampling_min_p);
+    json_set_num(sampling, "repetition_penalty", info->sampling_repetition);
+    return o;
+}
+
+static json *status_turns(struct daemon *d)
+{
+    json *o = json_object();
+    json_set_int(o, "running", (int64_t)atomic_load(&d->n.running));
+    json_set_int(o, "queued", (int64_t)atomic_load(&d->n.queued));
+    json_set_int(o, "started", (int64_t)atomic_load(&d->n.turns_started));
+    json_set_int(o, "done", (int64_t)atomic_load(&d->n.turns_done));
+    json_set_int(o, "canceled", (int64_t)atomic_load(&d->n.canceled));
+    json_set_int(o, "refused", (int64_t)atomic_load(&d->n.refused_503));
+    json_set_int(o, "parallel", d->config->parallel);
+    json_set_int(o, "queue", d->config->queue);
+    return o;
+}
+
+static json *status_tokens(struct daemon *d)
+{
+    json *o = json_object();
+    json_set_int(o, "prompt", (int64_t)atomic_load(&d->n.prompt_tokens));
+    json_set_int(o, "cached", (int64_t)atomic_load(&d->n.cached_tokens));
+    json_set_int(o, "computed", (int64_t)atomic_load(&d->n.computed_tokens));
+    json_set_int(o, "generated", (int64_t)atomic_load(&d->n.generated_tokens));
+    json_set_num(o, "saved_s", (double)atomic_load(&d->n.saved_us) / 1e6);
+    return o;
+}
+
+static json *status_memory(const struct history *h)
+{
+    json *o = json_object();
+    json_set_int(o, "limit_bytes", (int64_t)h->d->config->memory_bytes);
+    json_set_int(o, "weights_bytes", h->engine ? (int64_t)engine_info(h->engine)->weights_bytes : 0);
+    json_set_int(o, "kv_bytes", (int64_t)atomic_load(&h->d->n.kv_bytes));
+    json_set_int(o, "kv_bytes_max", (int64_t)atomic_load(&h->d->n.kv_bytes_max));
+    json_set_int(o, "kv_blocks", (int64_t)atomic_load(&h->d->n.kv_blocks));
+    json_set_int(o, "kv_evicted", (int64_t)atomic_load(&h->d->n.kv_evicted));
+    return o;
+}
+
+static json *status_history(const struct history *h)
+{
+    struct memory_totals totals;
+    struct err e;
+    if (memory_totals(h->memory, &totals, &e))
+        return NULL; /* left out: a status that can say something says it */
+    json *o = json_object();
+    json_set_int(o, "conversations", totals.n_conversations);
+    json_set_int(o, "messages", totals.n_messages);
+    json_set_int(o, "file_bytes", totals.file_bytes);
+    return o;
+}
+
+int api_status(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret)
+{
+    (void)args;
+    (void)ret;
+    struct daemon *d = h->d;
+    json *o = json_object();
+    json_set_str(o, "object", "hearth.status");
+    json_set_str(o, "version", HEARTH_VERSION);
+    json_set_str(o, "state", state_name(atomic_load(&d->state)));
+    json_set_num(o, "loaded", (double)atomic_load(&d->load_permille) / 1000.0);
+    json_set_int(o, "pid", getpid());
+    json_set_num(o, "uptime_s", (double)((clock_us() - d->t_started_us) / 1000) / 1000.0);
+    if (h->engine) {
+        json_set(o, "model", status_model(h));
+        json_set_int(o, "ctx", d->ctx);
+    } else {
+        json_set_null(o, "model");
+    }
+    json_set(o, "turns", status_turns(d));
+    json_set(o, "tokens", status_tokens(d));
+    json_set(o, "memory", status_memory(h));
+    json *history = status_history(h);
+    if (history)
+        json_set(o, "history", history);
+    json_set_str(o, "context", d->config->context ? d->config->context : "error");
+    json_set_str(o, "state_dir", d->config->state_dir);
+    history_reply_json(h, r, 200, o);
+    return HANDLED;
+}

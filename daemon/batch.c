@@ -1,0 +1,378 @@
+/*
+ * See batch.h.
+ *
+ * Sharing what is in flight: a run that reads a prefix which an older run of the same owner is reading too waits for that one's blocks, if they would give it a block's worth at least. Older
+ * means a smaller number, so that waiting has no cycles, and the oldest never waits.
+ *
+ * Room: a run is admitted when the tree can give it blocks for its whole prompt. Growth can still fail; then the youngest leaves its blocks to the tree and
+ * goes to the head of the queue. It comes back only when there is room for all it had, so that two turns don't chase each other out.
+ */
+#include "daemon/batch.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+void batch_init(struct batch *b, struct daemon *d, struct engine *engine, struct cache *cache)
+{
+    *b = (struct batch){.d = d, .engine = engine, .cache = cache};
+    b->tail = &b->waiting;
+    b->parallel = d->config->parallel;
+    if (b->parallel < 1)
+        b->parallel = DEFAULT_PARALLEL;
+    if (b->parallel > LIMIT_PARALLEL)
+        b->parallel = LIMIT_PARALLEL;
+}
+
+bool batch_is_idle(const struct batch *b)
+{
+    return b->n_running == 0 && b->n_waiting == 0;
+}
+
+void batch_hand_back(struct daemon *d, struct turn *t)
+{
+    t->mail.kind = MAIL_TURN_DONE;
+    if (mailbox_push(&d->history, &t->mail))
+        return;
+    log_error("turn %s: the history thread has ended before its turns", t->id);
+    turn_free(t);
+}
+
+static void count_queue(const struct batch *b)
+{
+    atomic_store(&b->d->n.running, (uint64_t)b->n_running);
+    atomic_store(&b->d->n.queued, (uint64_t)b->n_waiting);
+}
+
+/* ---- who is where ---- */
+
+static void wait_push_tail(struct batch *b, struct run *r)
+{
+    r->next = NULL;
+    *b->tail = r;
+    b->tail = &r->next;
+    b->n_waiting++;
+}
+
+static void wait_push_head(struct batch *b, struct run *r)
+{
+    r->next = b->waiting;
+    b->waiting = r;
+    if (b->tail == &b->waiting)
+        b->tail = &r->next;
+    b->n_waiting++;
+}
+
+/* Takes the run that *at points to out of the queue. */
+static struct run *wait_take(struct batch *b, struct run **at)
+{
+    struct run *r = *at;
+    *at = r->next;
+    if (b->tail == &r->next)
+        b->tail = at;
+    r->next = NULL;
+    b->n_waiting--;
+    return r;
+}
+
+static void running_insert(struct batch *b, struct run *r)
+{
+    int i = b->n_running++;
+    for (; i > 0 && b->running[i - 1]->order > r->order; i--)
+        b->running[i] = b->running[i - 1];
+    b->running[i] = r;
+}
+
+static void running_remove(struct batch *b, const struct run *r)
+{
+    int i = 0;
+    while (b->running[i] != r)
+        i++;
+    b->n_running--;
+    memmove(&b->running[i], &b->running[i + 1], (size_t)(b->n_running - i) * sizeof *b->running);
+}
+
+void batch_add(struct batch *b, struct turn *t)
+{
+    struct run *r = run_new(b->d, b->engine, t);
+    if (!r) {
+        batch_hand_back(b->d, t);
+        return;
+    }
+    r->order = b->n_arrived++;
+    t->run = r;
+    wait_push_tail(b, r);
+    count_queue(b);
+}
+
+/* ---- ending ---- */
+
+/* The run is in no list any more. */
+static void run_end(struct batch *b, struct run *r)
+{
+    struct turn *t = r->t;
+    struct turn_stats *s = &t->stats;
+    s->t_ended = clock_us();
+    if (s->t_first) {
+        s->decode_us = s->t_ended - s->t_first;
+        s->saved_us = (int64_t)(s->n_cached * b->pace.row_us);
+        atomic_fetch_add(&b->d->n.decode_us, (uint64_t)s->decode_us);
+        atomic_fetch_add(&b->d->n.saved_us, (uint64_t)s->saved_us);
+    } else {
+        s->n_computed = 0;
+        s->t_started = s->t_started ? s->t_started : s->t_ended;
+    }
+    run_leave(r);
+    run_free(r);
+    t->run = NULL;
+    batch_hand_back(b->d, t);
+}
+
+static void end_finished(struct batch *b)
+{
+    for (int i = b->n_running - 1; i >= 0; i--) {
+        struct run *r = b->running[i];
+        if (r->t->finish == TURN_RUNNING)
+            continue;
+        running_remove(b, r);
+        if (r->t->finish == TURN_FAILED)
+            run_abandon(r);
+        run_end(b, r);
+    }
+}
+
+static void end_canceled(struct batch *b)
+{
+    for (int i = 0; i < b->n_running; i++)
+        if (turn_is_canceled(b->running[i]->t))
+            b->running[i]->t->finish = TURN_CANCELED;
+    end_finished(b);
+    struct run **at = &b->waiting;
+    while (*at) {
+        if (!turn_is_canceled((*at)->t)) {
+            at = &(*at)->next;
+            continue;
+        }
+        struct run *r = wait_take(b, at);
+        r->t->finish = TURN_CANCELED;
+        run_end(b, r);
+    }
+}
+
+void batch_stop(struct batch *b)
+{
+    end_canceled(b);
+    for (int i = 0; i < b->n_running; i++) {
+        struct turn *t = b->running[i]->t;
+        turn_fail(t, 503, "stopping", "the daemon is stopping; the answer ends here");
+        run_leave(b->running[i]); /* what it has computed is sound, unlike that of other failures */
+    }
+    end_finished(b);
+    while (b->waiting) {
+        struct run *r = wait_take(b, &b->waiting);
+        turn_fail(r->t, 503, "stopping", "the daemon is stopping");
+        run_end(b, r);
+    }
+    count_queue(b);
+}
+
+/* ---- admitting and yielding ---- */
+
+static void admit(struct batch *b)
+{
+    while (b->waiting && b->n_running < b->parallel) {
+        struct err e;
+        struct run *r = b->waiting;
+        int rc = run_start(r, b->cache, &e);
+        if (rc == ERR_NOMEM && b->n_running > 0)
+            return; /* when one of them ends there is room */
+        wait_take(b, &b->waiting);
+        if (rc == 0) {
+            running_insert(b, r);
+            continue;
+        }
+        turn_fail(r->t, 503, "out_of_memory", "no room for the turn: %s", e.text);
+        run_end(b, r);
+    }
+}
+
+static void yield(struct batch *b, struct run *r)
+{
+    running_remove(b, r);
+    r->t->stats.n_yields++;
+    run_leave(r);
+    wait_push_head(b, r);
+}
+
+/* Blocks for the rows of the pass, from oldest to youngest; who finds none turns the youngest out. */
+static void reserve(struct batch *b)
+{
+    for (int i = 0; i < b->n_running; i++) {
+        struct run *r = b->running[i];
+        struct err e;
+        while (r->n_rows > 0 && cache_reserve(r->lease, r->n_rows, &e)) {
+            struct run *youngest = b->running[b->n_running - 1];
+            if (b->n_running == 1) { /* not for lack of blocks: the pool holds one turn's window */
+                turn_fail(r->t, 503, "out_of_memory", "no room for the turn: %s", e.text);
+                r->n_rows = 0;
+                break;
+            }
+            yield(b, youngest);
+            if (youngest == r)
+                break;
+        }
+    }
+}
+
+/* ---- planning a pass ---- */
+
+/* Whether r should wait until `older` has computed what both begin with. */
+static bool shares_with(const struct run *r, const struct run *older)
+{
+    if (run_pending(older) <= 1 || !older->t->params.use_cache || memcmp(&r->root, &older->root, sizeof r->root) != 0)
+        return false;
+    int common = (int)ids_common(r->ids.v, r->ids.n - 1, older->ids.v, older->ids.n);
+    /* The older one publishes whole blocks; of the block in which they part, its first positions serve too. */
+    int published = (common + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
+    if (published > (int)older->ids.n - 1)
+        published -= KV_BLOCK;
+    int gain = (common < published ? common : published) - run_seq(r)->n_tokens;
+    return gain >= KV_BLOCK && run_seq(older)->n_tokens < published;
+}
+
+static void look_around(struct batch *b)
+{
+    for (int i = 0; i < b->n_running; i++) {
+        struct run *r = b->running[i];
+        r->is_awaiting = false;
+        if (run_pending(r) <= 1 || !r->t->params.use_cache)
+            continue;
+        run_find(r);
+        for (int k = 0; k < i && !r->is_awaiting; k++)
+            r->is_awaiting = shares_with(r, b->running[k]);
+    }
+}
+
+/* Decoding rows first; then the prefilling runs share the allowance evenly, what one doesn't need going to the next. */
+static void plan(struct batch *b)
+{
+    int n_decoding = 0, n_prefilling = 0;
+    for (int i = 0; i < b->n_running; i++) {
+        struct run *r = b->running[i];
+        bool is_decoding = run_pending(r) == 1;
+        r->n_rows = is_decoding;
+        n_decoding += is_decoding;
+        n_prefilling += !is_decoding && !r->is_awaiting;
+    }
+    int left = pace_rows(&b->pace, n_decoding);
+    for (int i = 0; i < b->n_running && n_prefilling > 0; i++) {
+        struct run *r = b->running[i];
+        if (r->n_rows > 0 || r->is_awaiting)
+            continue;
+        int share = (left + n_prefilling - 1) / n_prefilling;
+        r->n_rows = run_pending(r) < share ? run_pending(r) : share;
+        left -= r->n_rows;
+        n_prefilling--;
+    }
+}
+
+/* ---- the pass ---- */
+
+static int fill_parts(struct batch *b, struct engine_part *parts, int *ret_n_decoding, int *ret_n_prefill)
+{
+    int n = 0;
+    *ret_n_decoding = *ret_n_prefill = 0;
+    for (int i = 0; i < b->n_running; i++) {
+        struct run *r = b->running[i];
+        if (r->n_rows == 0)
+            continue;
+        bool is_last = r->n_rows == run_pending(r);
+        if (r->n_rows == 1 && is_last)
+            *ret_n_decoding += 1;
+        else
+            *ret_n_prefill += r->n_rows;
+        parts[n++] = (struct engine_part){
+            .seq = run_seq(r),
+            .ids = r->ids.v + run_seq(r)->n_tokens,
+            .n_ids = r->n_rows,
+            .n_logits = is_last,
+            .logits = r->logits,
+        };
+    }
+    return n;
+}
+
+/* Draws before it publishes: blocks of a turn whose logits are unusable don't enter the tree. */
+static void after_pass(struct batch *b)
+{
+    for (int i = 0; i < b->n_running; i++) {
+        struct run *r = b->running[i];
+        if (r->n_rows == 0)
+            continue;
+        if (run_pending(r) == 0)
+            run_draw(r);
+        if (r->t->finish == TURN_FAILED)
+            continue;
+        run_publish(r, (int64_t)b->pace.row_us);
+        run_flush(r);
+    }
+    end_finished(b);
+}
+
+static void fail_pass(struct batch *b, const struct err *e)
+{
+    log_error("a pass failed: %s", e->text);
+    for (int i = 0; i < b->n_running; i++)
+        if (b->running[i]->n_rows > 0)
+            turn_fail(b->running[i]->t, 500, e->code == ERR_NOMEM ? "out_of_memory" : "engine_error", "the engine failed: %s",
+                      e->text);
+    end_finished(b);
+}
+
+static void pass(struct batch *b)
+{
+    struct engine_part parts[LIMIT_PARALLEL];
+    struct err e;
+    int n_decoding, n_prefill;
+    int n = fill_parts(b, parts, &n_decoding, &n_prefill);
+    if (n == 0)
+        return;
+    int64_t t0 = clock_us();
+    int rc = engine_pass(b->engine, parts, n, &b->d->pass_abort, &e);
+    if (rc == ERR_CANCELED)
+        return; /* the next step ends who has gone, and runs the others' rows again */
+    if (rc) {
+        fail_pass(b, &e);
+        return;
+    }
+    pace_measure(&b->pace, clock_us() - t0, n_decoding, n_prefill);
+    after_pass(b);
+}
+
+static void count_kv(const struct batch *b)
+{
+    struct cache_stats s;
+    struct counters *n = &b->d->n;
+    cache_stats(b->cache, &s);
+    atomic_store(&n->kv_blocks, s.n_blocks + s.n_tails);
+    atomic_store(&n->kv_bytes, s.bytes_used);
+    atomic_store(&n->kv_bytes_max, s.bytes_max);
+    atomic_store(&n->kv_evicted, s.n_evicted_blocks);
+}
+
+void batch_step(struct batch *b)
+{
+    atomic_store(&b->d->pass_abort, 0); /* before the flags are read: worker.h */
+    end_canceled(b);
+    admit(b);
+    look_around(b);
+    plan(b);
+    reserve(b);
+    count_queue(b);
+    pass(b);
+    end_finished(b);
+    count_queue(b);
+    count_kv(b);
+}

@@ -1,0 +1,416 @@
+/*
+ * The history thread: its mailbox, the table of routes, one turn at a time per conversation, and the end of every turn. See history.h.
+ *
+ *   claims:   conversation 7 (held)  ── waiting: request, request …      a request waits here, whole, and its handler starts again from the beginning
+ *             conversation 9 (free)  ── waiting: request                 once the turn before it has ended; between two mails no free claim waits
+ */
+#include "daemon/history.h"
+
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/paths.h"
+#include "daemon/limits.h"
+#include "daemon/turn_end.h"
+#include "daemon/wire.h"
+
+#define IDLE_MS 2000 /* so long without mail, and the write-ahead log is checkpointed */
+
+struct claim {
+    struct claim *next;
+    int64_t conversation;
+    bool is_held;
+    struct mail *waiting, **tail; /* requests */
+};
+
+/* One daemon a process, so one of these. Written by history_start before the thread begins, then the thread's. */
+static struct {
+    struct history h;
+    pthread_t thread;
+    sem_t opened;
+    int rc; /* of memory_open */
+    struct err err;
+    char *path;
+} self;
+
+/* ---- routes ---- */
+
+#define ANY_STATE false
+#define NEEDS_MODEL true
+
+static const struct route {
+    const char *method, *path;
+    history_handler handle;
+    bool needs_model;
+} routes[] = {
+    {"POST", "/v1/chat/completions", api_chat, NEEDS_MODEL},
+    {"POST", "/v1/completions", api_completions, NEEDS_MODEL},
+    {"GET", "/v1/models", api_models, NEEDS_MODEL},
+    {"GET", "/v1/models/{}", api_model, NEEDS_MODEL},
+    {"GET", "/v1/hearth/status", api_status, ANY_STATE},
+    {"POST", "/v1/responses", api_response_create, NEEDS_MODEL},
+    {"GET", "/v1/responses/{}", api_response_get, ANY_STATE},
+    {"DELETE", "/v1/responses/{}", api_response_delete, ANY_STATE},
+    {"GET", "/v1/responses/{}/input_items", api_response_input_items, ANY_STATE},
+    {"POST", "/v1/conversations", api_conversation_create, ANY_STATE},
+    {"GET", "/v1/conversations", api_conversation_list, ANY_STATE},
+    {"GET", "/v1/conversations/{}", api_conversation_get, ANY_STATE},
+    {"POST", "/v1/conversations/{}", api_conversation_update, ANY_STATE},
+    {"DELETE", "/v1/conversations/{}", api_conversation_delete, ANY_STATE},
+    {"POST", "/v1/conversations/{}/items", api_item_create, ANY_STATE},
+    {"GET", "/v1/conversations/{}/items", api_item_list, ANY_STATE},
+    {"GET", "/v1/conversations/{}/items/{}", api_item_get, ANY_STATE},
+    {"DELETE", "/v1/conversations/{}/items/{}", api_item_delete, ANY_STATE},
+    {"POST", "/tokenize", api_tokenize, NEEDS_MODEL},
+};
+
+/* Whether path has pattern's form; what stands at each {} (at least one byte, no '/') goes to args, on the stack of `text`. */
+static bool route_matches(const char *pattern, char *path, struct route_args *args)
+{
+    args->n = 0;
+    while (*pattern && *path) {
+        if (pattern[0] == '{') {
+            size_t n = strcspn(path, "/");
+            if (n == 0)
+                return false;
+            args->v[args->n++] = path;
+            path += n;
+            pattern += 2;
+            continue;
+        }
+        if (*pattern++ != *path++)
+            return false;
+    }
+    return !*pattern && !*path;
+}
+
+/* The arguments end at the next '/': they are cut after the match, as a failed match must leave the path whole. */
+static void route_cut(struct route_args *args)
+{
+    for (int i = 0; i < args->n; i++) {
+        char *end = strchr(args->v[i], '/');
+        if (end)
+            *end = '\0';
+    }
+}
+
+static int not_found(const struct request *r, bool is_known_path, struct http_error *ret)
+{
+    if (is_known_path)
+        http_error_set(ret, 405, "method_not_allowed", NULL, "%s is not a method of %s", r->method, r->path);
+    else
+        http_error_set(ret, 404, "not_found", NULL, "there is nothing at %s", r->path);
+    return ERR_NOTFOUND;
+}
+
+static int call_route(struct history *h, struct request *r, struct http_error *ret)
+{
+    bool is_known_path = false;
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
+        struct route_args args;
+        if (!route_matches(routes[i].path, r->path, &args))
+            continue;
+        is_known_path = true;
+        if (strcmp(routes[i].method, r->method) != 0)
+            continue;
+        if (routes[i].needs_model && !h->engine) {
+            http_error_set(ret, 503, "model_loading", NULL, "the model is being loaded (%d %%)",
+                           atomic_load(&h->d->load_permille) / 10);
+            return ERR_BUSY;
+        }
+        /* A parked request comes back here: the handler gets a copy of the path to cut. */
+        char *path = strdup(r->path);
+        if (!path) {
+            http_error_set(ret, 500, NULL, NULL, "out of memory");
+            return ERR_NOMEM;
+        }
+        route_matches(routes[i].path, path, &args);
+        route_cut(&args);
+        int rc = routes[i].handle(h, r, &args, ret);
+        free(path);
+        return rc;
+    }
+    return not_found(r, is_known_path, ret);
+}
+
+/* A client that has gone gets no work done; its place in the queue is given back by an empty last reply, which the loop drops. */
+static void drop_request(struct history *h, struct request *r)
+{
+    struct buf none;
+    buf_init(&none, 16);
+    if (r->is_turn)
+        reply_post_last(h->d, REPLY_WHOLE, r->conn, 499, &none);
+    request_free(r);
+}
+
+static void handle_request(struct history *h, struct request *r)
+{
+    struct http_error error = {.status = 0};
+    int rc;
+    if (atomic_load(&r->cancel->is_set) && r->is_turn) {
+        drop_request(h, r);
+        return;
+    }
+    if (h->is_stopping) {
+        http_error_set(&error, 503, "stopping", NULL, "the daemon is stopping");
+        rc = ERR_BUSY;
+    } else {
+        rc = call_route(h, r, &error);
+    }
+    if (rc == PARKED)
+        return;
+    if (rc < 0) {
+        if (error.status == 0)
+            http_error_set(&error, 500, NULL, NULL, "the request failed (%s)", err_name(rc));
+        reply_error(h->d, r->conn, &error, r->is_turn);
+    }
+    request_free(r);
+}
+
+/* ---- claims ---- */
+
+static struct claim *claim_find(struct history *h, int64_t conversation)
+{
+    struct claim *c = h->claims;
+    while (c && c->conversation != conversation)
+        c = c->next;
+    return c;
+}
+
+bool history_claim(struct history *h, int64_t conversation, struct request *r, bool *ret_is_parked)
+{
+    struct claim *c = claim_find(h, conversation);
+    *ret_is_parked = false;
+    if (c && c->is_held) {
+        r->mail.next = NULL;
+        *c->tail = &r->mail;
+        c->tail = &r->mail.next;
+        *ret_is_parked = true;
+        return false;
+    }
+    if (!c) {
+        c = calloc(1, sizeof *c);
+        if (!c)
+            return false;
+        c->conversation = conversation;
+        c->tail = &c->waiting;
+        c->next = h->claims;
+        h->claims = c;
+    }
+    c->is_held = true;
+    return true;
+}
+
+void history_release(struct history *h, int64_t conversation)
+{
+    struct claim *c = claim_find(h, conversation);
+    if (c)
+        c->is_held = false;
+}
+
+static struct request *claim_pop(struct claim *c)
+{
+    struct mail *m = c->waiting;
+    if (!m)
+        return NULL;
+    c->waiting = m->next;
+    if (!c->waiting)
+        c->tail = &c->waiting;
+    m->next = NULL;
+    return (struct request *)m;
+}
+
+static void claim_drop_canceled(struct history *h, struct claim *c)
+{
+    struct mail **at = &c->waiting;
+    while (*at) {
+        struct request *r = (struct request *)*at;
+        if (!atomic_load(&r->cancel->is_set)) {
+            at = &r->mail.next;
+            continue;
+        }
+        *at = r->mail.next;
+        drop_request(h, r);
+    }
+    c->tail = at;
+}
+
+/* Lets go on who waits behind a conversation that has become free; frees claims that nobody holds or waits for. */
+static void run_claims(struct history *h)
+{
+    struct claim **at = &h->claims;
+    while (*at) {
+        struct claim *c = *at;
+        claim_drop_canceled(h, c);
+        if (c->is_held) {
+            at = &c->next;
+            continue;
+        }
+        struct request *r = claim_pop(c);
+        if (r) {
+            handle_request(h, r);
+            at = &h->claims; /* the handler may have added claims: begin anew */
+            continue;
+        }
+        *at = c->next;
+        free(c);
+    }
+}
+
+/* ---- replies and turns ---- */
+
+void history_reply(struct history *h, const struct request *r, int status, struct buf *body)
+{
+    if (r->is_turn)
+        reply_post_last(h->d, REPLY_WHOLE, r->conn, status, body);
+    else
+        reply_post(h->d, REPLY_WHOLE, r->conn, status, body);
+}
+
+void history_reply_json(struct history *h, const struct request *r, int status, json *j)
+{
+    struct buf body;
+    buf_init(&body, WIRE_BODY_BYTES);
+    json_write(j, &body);
+    json_free(j);
+    history_reply(h, r, status, &body);
+}
+
+void history_submit(struct history *h, struct turn *t)
+{
+    t->stats.t_submitted = clock_us();
+    atomic_fetch_add(&h->d->n.turns_started, 1);
+    if (t->params.is_stream) {
+        struct buf b;
+        buf_init(&b, WIRE_BODY_BYTES);
+        t->wire->begin(t, &b);
+        reply_post(h->d, REPLY_STREAM_BEGIN, t->conn, 200, &b);
+    }
+    t->mail.kind = MAIL_TURN;
+    h->n_turns_out++;
+    if (mailbox_push(&h->d->worker, &t->mail))
+        return;
+    h->n_turns_out--;
+    turn_fail(t, 503, "stopping", "the daemon is stopping");
+    turn_end(h, t);
+}
+
+/* ---- the thread ---- */
+
+static void handle_mail(struct history *h, struct mail *m)
+{
+    switch (m->kind) {
+    case MAIL_REQUEST:
+        handle_request(h, (struct request *)m);
+        break;
+    case MAIL_TURN_FLUSH:
+        turn_flush(h, (struct turn_flush *)m);
+        break;
+    case MAIL_TURN_DONE:
+        h->n_turns_out--;
+        turn_end(h, (struct turn *)m);
+        break;
+    case MAIL_STOP:
+        h->is_stopping = true;
+        free(m);
+        break;
+    default:
+        log_error("history: mail of unknown kind %d", m->kind);
+        free(m);
+    }
+}
+
+static void handle_all(struct history *h, struct mail *m)
+{
+    h->engine = atomic_load(&h->d->engine);
+    while (m) {
+        struct mail *next = m->next;
+        m->next = NULL;
+        handle_mail(h, m);
+        run_claims(h);
+        atomic_fetch_add(&h->d->n.history_ticks, 1);
+        m = next;
+    }
+}
+
+static void serve(struct history *h)
+{
+    bool is_checkpointed = true;
+    while (!h->is_stopping || h->n_turns_out > 0) {
+        struct mail *m = mailbox_take(&h->d->history);
+        if (m) {
+            handle_all(h, m);
+            is_checkpointed = false;
+            continue;
+        }
+        atomic_store(&h->d->n.history_parked, 1);
+        mailbox_wait(&h->d->history, is_checkpointed ? -1 : IDLE_MS);
+        atomic_store(&h->d->n.history_parked, 0);
+        m = mailbox_take(&h->d->history);
+        if (m) {
+            handle_all(h, m);
+            is_checkpointed = false;
+        } else if (!is_checkpointed) {
+            memory_idle(h->memory);
+            is_checkpointed = true;
+        }
+    }
+    mailbox_close(&h->d->history);
+    handle_all(h, mailbox_take(&h->d->history)); /* refused, each with a 503 */
+}
+
+static void *run(void *arg)
+{
+    struct history *h = arg;
+    self.rc = memory_open(self.path, &h->memory, &self.err);
+    sem_post(&self.opened);
+    if (self.rc)
+        return NULL;
+    serve(h);
+    memory_close(h->memory);
+    struct mail *m = calloc(1, sizeof *m);
+    if (!m) {
+        log_error("history: out of memory while stopping");
+        return NULL;
+    }
+    m->kind = MAIL_STOPPED;
+    if (!mailbox_push(&h->d->loop, m))
+        free(m);
+    return NULL;
+}
+
+int history_start(struct daemon *d, struct err *e)
+{
+    self.h = (struct history){.d = d};
+    self.path = path_join(d->config->state_dir, "history.db");
+    if (!self.path)
+        return err_set(e, ERR_NOMEM, "history: out of memory");
+    sem_init(&self.opened, 0, 0);
+    int rc = thread_start(&self.thread, THREAD_HISTORY, run, &self.h, e);
+    if (rc == 0) {
+        while (sem_wait(&self.opened) != 0)
+            ; /* a signal; the thread itself has them blocked */
+        rc = self.rc;
+        if (rc) {
+            pthread_join(self.thread, NULL);
+            if (e)
+                *e = self.err;
+        }
+    }
+    if (rc)
+        free(self.path);
+    return rc;
+}
+
+void history_join(struct daemon *d)
+{
+    (void)d;
+    pthread_join(self.thread, NULL);
+    sem_destroy(&self.opened);
+    free(self.path);
+    self.path = NULL;
+}

@@ -1,0 +1,245 @@
+/*
+ * From messages to a prompt that fits: see prepare.h.
+ */
+#include "daemon/prepare.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "daemon/limits.h"
+
+static int out_of_memory(struct http_error *ret)
+{
+    http_error_set(ret, 500, NULL, NULL, "out of memory while preparing the turn");
+    return ERR_NOMEM;
+}
+
+static int from_err(struct http_error *ret, const struct err *e)
+{
+    http_error_from(ret, e);
+    return e->code;
+}
+
+#define WINDOW_FIRST_CAP 16
+
+/* Room for one more message; arrays double within the arena, which keeps the old ones until the turn ends. */
+static int window_grow(struct turn *t, struct http_error *ret)
+{
+    struct turn_window *w = &t->window;
+    if (w->n < w->cap)
+        return 0;
+    if (w->n >= LIMIT_MESSAGES) {
+        http_error_set(ret, 400, "context_length_exceeded", "messages", "a window holds at most %d messages",
+                       LIMIT_MESSAGES);
+        return ERR_LIMIT;
+    }
+    size_t cap = w->cap ? 2 * w->cap : (size_t)WINDOW_FIRST_CAP;
+    struct chat_message *v = arena_array(&t->arena, cap, sizeof *v);
+    int64_t *rows = arena_array(&t->arena, cap, sizeof *rows);
+    if (!v || !rows)
+        return out_of_memory(ret);
+    if (w->n > 0) {
+        memcpy(v, w->v, w->n * sizeof *v);
+        memcpy(rows, w->rows, w->n * sizeof *rows);
+    }
+    w->v = v;
+    w->rows = rows;
+    w->cap = cap;
+    return 0;
+}
+
+int prepare_add(struct turn *t, enum chat_role role, const char *text, size_t n_text, struct http_error *ret_error)
+{
+    int rc = window_grow(t, ret_error);
+    if (rc)
+        return rc;
+    t->window.v[t->window.n] = (struct chat_message){.role = role, .text = text, .n_text = n_text};
+    t->window.rows[t->window.n] = 0;
+    t->window.n++;
+    return 0;
+}
+
+/* Copies ids into the arena, as those of the window's message i. */
+static int window_set_ids(struct turn *t, size_t i, const struct ids *ids, struct http_error *ret)
+{
+    if (ids->n == 0)
+        return 0;
+    int32_t *copy = arena_array(&t->arena, ids->n, sizeof *copy);
+    if (!copy)
+        return out_of_memory(ret);
+    memcpy(copy, ids->v, ids->n * sizeof *copy);
+    t->window.v[i].ids = copy;
+    t->window.v[i].n_ids = ids->n;
+    return 0;
+}
+
+static enum chat_role chat_role_of(enum memory_role role)
+{
+    switch (role) {
+    case MEMORY_SYSTEM:
+        return CHAT_SYSTEM;
+    case MEMORY_ASSISTANT:
+        return CHAT_ASSISTANT;
+    case MEMORY_USER:
+        break;
+    }
+    return CHAT_USER;
+}
+
+/* The ids an answer was generated with, if they are of this model; else the text speaks for itself. */
+static int path_ids(struct history *h, struct turn *t, const struct memory_message *m, struct http_error *ret)
+{
+    struct err e;
+    struct ids ids;
+    uint8_t other[HASH_BYTES];
+    const uint8_t *render = engine_info(h->engine)->render_id;
+    ids_init(&ids);
+    int rc = memory_tokens_get(h->memory, m->row, render, &ids, &e);
+    if (rc == 0)
+        rc = window_set_ids(t, t->window.n - 1, &ids, ret);
+    else if (rc == ERR_NOTFOUND)
+        rc = 0;
+    else
+        from_err(ret, &e);
+    if (rc == 0 && ids.n == 0 && memory_tokens_render(h->memory, m->row, other) && memcmp(other, render, sizeof other) != 0)
+        t->window.is_other_model = true;
+    ids_done(&ids);
+    return rc;
+}
+
+int prepare_path(struct history *h, struct turn *t, int64_t tip, struct http_error *ret_error)
+{
+    struct memory_message *path;
+    struct err e;
+    size_t n;
+    if (tip == 0)
+        return 0;
+    int rc = memory_path(h->memory, tip, LIMIT_MESSAGES, &path, &n, &t->arena, &e);
+    if (rc)
+        return from_err(ret_error, &e);
+    for (size_t i = 0; i < n; i++) {
+        bool is_answer = path[i].role == MEMORY_ASSISTANT;
+        if (is_answer && (path[i].n_text == 0 || path[i].status == MEMORY_GENERATING))
+            continue;
+        if ((rc = prepare_add(t, chat_role_of(path[i].role), path[i].text, path[i].n_text, ret_error)))
+            return rc;
+        t->window.rows[t->window.n - 1] = path[i].row;
+        if (is_answer && (rc = path_ids(h, t, &path[i], ret_error)))
+            return rc;
+    }
+    return 0;
+}
+
+static enum memory_role memory_role_of(enum chat_role role)
+{
+    switch (role) {
+    case CHAT_SYSTEM:
+        return MEMORY_SYSTEM;
+    case CHAT_ASSISTANT:
+        return MEMORY_ASSISTANT;
+    default:
+        return MEMORY_USER;
+    }
+}
+
+/* The ids of window message i, an assistant's, by the chain up to and with it. */
+static int reply_ids(struct history *h, struct turn *t, size_t i, struct http_error *ret)
+{
+    struct err e;
+    struct ids ids;
+    ids_init(&ids);
+    int rc = memory_reply_get(h->memory, t->owner, t->store.chain, engine_info(h->engine)->render_id, &ids, &e);
+    if (rc == 0)
+        rc = window_set_ids(t, i, &ids, ret);
+    else if (rc == ERR_NOTFOUND)
+        rc = 0;
+    else
+        from_err(ret, &e);
+    ids_done(&ids);
+    return rc;
+}
+
+int prepare_replies(struct history *h, struct turn *t, struct http_error *ret_error)
+{
+    for (size_t i = 0; i < t->window.n; i++) {
+        const struct chat_message *m = &t->window.v[i];
+        memory_chain(t->store.chain, memory_role_of(m->role), m->text, m->n_text);
+        if (m->role == CHAT_USER && t->who == 0)
+            memcpy(&t->who, t->store.chain, sizeof t->who); /* a stateless conversation is how it began */
+        int rc = m->role == CHAT_ASSISTANT ? reply_ids(h, t, i, ret_error) : 0;
+        if (rc)
+            return rc;
+    }
+    t->store.is_reply = true;
+    return 0;
+}
+
+int prepare_prompt(struct history *h, struct turn *t, struct http_error *ret_error)
+{
+    const struct chat *chat = engine_chat(h->engine);
+    struct err e;
+    if (!chat) {
+        http_error_set(ret_error, 400, "unsupported_parameter", "messages",
+                       "model %s has no chat template; /v1/completions works, or start hearthd with --chat-template", t->model);
+        return ERR_UNSUPPORTED;
+    }
+    if (t->window.n == 0) {
+        http_error_set(ret_error, 400, "invalid_value", "messages", "there is no message to answer");
+        return ERR_INVAL;
+    }
+    t->window.starts = arena_array(&t->arena, t->window.n + 1, sizeof *t->window.starts);
+    if (!t->window.starts)
+        return out_of_memory(ret_error);
+    struct chat_rendering to = {.ids = &t->prompt, .starts = t->window.starts};
+    if (chat_render(chat, t->window.v, t->window.n, true, &to, &e))
+        return from_err(ret_error, &e);
+    return prepare_fit(h, t, ret_error);
+}
+
+int prepare_fit(struct history *h, struct turn *t, struct http_error *ret_error)
+{
+    int ctx = h->d->ctx;
+    if (t->prompt.n == 0) {
+        http_error_set(ret_error, 400, "invalid_value", "prompt", "the prompt has no tokens; at least one is needed");
+        return ERR_INVAL;
+    }
+    if (t->prompt.n > (size_t)ctx - 1) {
+        http_error_set(ret_error, 400, "context_length_exceeded", t->window.n > 0 ? "messages" : "prompt",
+                       "the prompt has %zu tokens; the window has %d, of which the prompt may take %d", t->prompt.n, ctx,
+                       ctx - 1);
+        return ERR_LIMIT;
+    }
+    int n = (int)t->prompt.n, left = ctx - n;
+    t->max_tokens = t->params.max_tokens > 0 && t->params.max_tokens < left ? t->params.max_tokens : left;
+    t->receipt = (struct turn_receipt){.limit = ctx, .used = n, .reserved = t->max_tokens, .before = n, .after = n};
+    return 0;
+}
+
+int prepare_store(struct history *h, struct turn *t, const struct prepare_place *place, struct http_error *ret_error)
+{
+    struct err e;
+    struct turn_store *s = &t->store;
+    int64_t parent = place->parent;
+    int rc = 0;
+    s->inputs = arena_array(&t->arena, place->n, sizeof *s->inputs);
+    if (!s->inputs)
+        return out_of_memory(ret_error);
+    for (size_t i = 0; i < place->n; i++) {
+        place->messages[i].conversation = place->conversation;
+        place->messages[i].parent = i == 0 ? parent : 0; /* each of the others follows the one before it */
+    }
+    if (place->n > 0)
+        rc = memory_message_add_all(h->memory, place->messages, place->n, s->inputs, &t->arena, &e);
+    if (rc)
+        return from_err(ret_error, &e);
+    s->n_inputs = place->n;
+    if (place->n > 0)
+        parent = s->inputs[place->n - 1].row;
+    rc = memory_answer_begin(h->memory, place->conversation, parent, t->model, &s->answer, &t->arena, &e);
+    if (rc)
+        return from_err(ret_error, &e);
+    s->conversation = place->conversation;
+    t->who = (uint64_t)place->conversation;
+    s->is_on = true;
+    return 0;
+}

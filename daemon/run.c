@@ -1,0 +1,287 @@
+/*
+ * See run.h. What a turn's numbers mean is decided here: cached is what was found before the first token, computed is the rest of the prompt.
+ */
+#include "daemon/run.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "daemon/limits.h"
+#include "daemon/wire.h"
+
+static int run_make(struct run *r, struct err *e)
+{
+    struct turn *t = r->t;
+    const struct turn_params *p = &t->params;
+    size_t n_vocab = (size_t)engine_info(r->engine)->n_vocab;
+    int rc = ids_add(&r->ids, t->prompt.v, t->prompt.n);
+    if (rc)
+        return err_set(e, rc, "out of memory for the prompt");
+    r->logits = malloc(n_vocab * sizeof *r->logits);
+    if (!r->logits)
+        return err_set(e, ERR_NOMEM, "out of memory for logits");
+    if ((rc = sampler_new(&p->sample, n_vocab, &r->sampler, e)) ||
+        (rc = stop_new(p->stops, p->stop_lengths, p->n_stops, &r->stop, e)))
+        return rc;
+    sampler_see_prompt(r->sampler, t->prompt.v, t->prompt.n);
+    return 0;
+}
+
+struct run *run_new(struct daemon *d, struct engine *engine, struct turn *t)
+{
+    struct err e;
+    struct run *r = calloc(1, sizeof *r);
+    if (!r) {
+        turn_fail(t, 500, "out_of_memory", "out of memory");
+        return NULL;
+    }
+    r->d = d;
+    r->engine = engine;
+    r->t = t;
+    ids_init(&r->ids);
+    cache_root_of(engine_info(engine)->fingerprint, t->owner, &r->root);
+    int rc = run_make(r, &e);
+    if (rc == 0)
+        return r;
+    turn_fail(t, rc == ERR_NOMEM ? 500 : 400, rc == ERR_NOMEM ? "out_of_memory" : "invalid_value", "%s", e.text);
+    run_free(r);
+    return NULL;
+}
+
+void run_free(struct run *r)
+{
+    if (!r)
+        return;
+    if (r->lease)
+        run_abandon(r);
+    sampler_free(r->sampler);
+    stop_free(r->stop);
+    ids_done(&r->ids);
+    free(r->logits);
+    free(r);
+}
+
+struct kv_seq *run_seq(const struct run *r)
+{
+    return cache_lease_seq(r->lease);
+}
+
+int run_pending(const struct run *r)
+{
+    return (int)r->ids.n - run_seq(r)->n_tokens;
+}
+
+int run_start(struct run *r, struct cache *c, struct err *e)
+{
+    int rc = cache_lease_open(c, &r->root, r->t->who, &r->lease, e);
+    if (rc)
+        return rc;
+    r->n_published = 0;
+    run_find(r);
+    /* One block more than the prompt: a turn that could only read it would yield at its first token. */
+    rc = cache_reserve(r->lease, run_pending(r) + KV_BLOCK, e);
+    if (rc) {
+        if (r->t->stats.n_yields == 0 && !r->t->stats.t_first)
+            r->t->stats.n_cached = r->t->stats.n_ram = r->t->stats.n_disk = r->t->stats.n_shared = 0; /* it will look again */
+        cache_lease_close(r->lease, NULL, false);
+        r->lease = NULL;
+        return rc;
+    }
+    if (!r->t->stats.t_started)
+        r->t->stats.t_started = clock_us();
+    return 0;
+}
+
+void run_find(struct run *r)
+{
+    struct cache_found found;
+    struct err e;
+    struct turn_stats *s = &r->t->stats;
+    if (!r->t->params.use_cache)
+        return;
+    int64_t t0 = clock_us();
+    if (cache_find(r->lease, r->ids.v, (int)r->ids.n - 1, &found, &e)) {
+        log_warn("the cache could not be searched: %s", e.text);
+        return;
+    }
+    s->restore_us += clock_us() - t0;
+    if (r->t->out.n > 0 || s->n_yields > 0)
+        return; /* what it had computed itself, and found again after a yield */
+    s->n_cached += found.n_tokens;
+    s->n_ram += found.n_ram;
+    s->n_disk += found.n_disk;
+    s->n_shared += found.n_shared;
+}
+
+void run_leave(struct run *r)
+{
+    if (!r->lease)
+        return;
+    bool keep = r->t->params.use_cache;
+    cache_lease_close(r->lease, keep ? r->ids.v : NULL, keep);
+    r->lease = NULL;
+}
+
+void run_abandon(struct run *r)
+{
+    if (!r->lease)
+        return;
+    cache_lease_abandon(r->lease);
+    cache_lease_close(r->lease, NULL, false);
+    r->lease = NULL;
+}
+
+/* Appends text to the answer and to the stream. */
+static void emit(struct run *r, const struct buf *text)
+{
+    struct turn *t = r->t;
+    if (text->len == 0)
+        return;
+    buf_add(&t->text, text->data, text->len);
+    if (!t->params.is_stream)
+        return;
+    struct buf b;
+    buf_init(&b, WIRE_BODY_BYTES);
+    t->wire->delta(t, text->data, text->len, &b);
+    reply_post(r->d, REPLY_STREAM_DATA, t->conn, 200, &b);
+}
+
+/* The bytes of an id that is part of the answer. A control token other than the end has none: its spelling isn't text. */
+static const char *bytes_of(const struct run *r, int32_t id, size_t *ret_n)
+{
+    const struct tok *tok = engine_tok(r->engine);
+    *ret_n = 0;
+    return tok_is_control(tok, id) ? "" : tok_piece(tok, id, ret_n);
+}
+
+/* End-of-generation token, then token limit, then stop string: the first that applies is what is reported. */
+static void see(struct run *r, int32_t id)
+{
+    struct turn *t = r->t;
+    struct buf text;
+    size_t n;
+    bool is_stopped = false;
+    buf_init(&text, TURN_TEXT_BYTES);
+    if (tok_is_eog(engine_tok(r->engine), id)) {
+        t->finish = TURN_EOG;
+    } else {
+        const char *bytes = bytes_of(r, id, &n);
+        is_stopped = stop_push(r->stop, bytes, n, &text);
+        if ((int)t->out.n >= t->max_tokens)
+            t->finish = TURN_LENGTH;
+        else if (is_stopped)
+            t->finish = TURN_STOPPED;
+    }
+    if (t->finish != TURN_RUNNING && !is_stopped)
+        stop_flush(r->stop, &text);
+    emit(r, &text);
+    if (text.error || t->text.error)
+        turn_fail(t, 500, "out_of_memory", "out of memory for the answer's text");
+    buf_done(&text);
+}
+
+/* Why the beginning of a conversation that goes on had to be read again, if so. A block's worth is the granularity of looking. */
+static void judge_miss(struct turn *t)
+{
+    struct turn_stats *s = &t->stats;
+    const struct turn_window *w = &t->window;
+    const struct chat_message *answer = NULL;
+    size_t expected = 0, i;
+    for (i = 0; i + 1 < w->n; i++)
+        if (w->v[i].role == CHAT_ASSISTANT) {
+            answer = &w->v[i];
+            expected = w->starts[i + 1];
+        }
+    if (!t->params.use_cache)
+        s->miss_reason = "off";
+    else if (!answer || (size_t)s->n_cached + KV_BLOCK >= expected)
+        return;
+    else if (w->is_other_model)
+        s->miss_reason = "model";
+    else
+        s->miss_reason = answer->ids ? "evicted" : "new";
+    for (i = 0; i < w->n && w->starts[i + 1] <= (size_t)s->n_cached; i++)
+        ;
+    s->miss_at_message = w->n > 0 ? (int)i : -1;
+}
+
+static void count_first(struct run *r)
+{
+    struct turn *t = r->t;
+    struct turn_stats *s = &t->stats;
+    struct counters *n = &r->d->n;
+    s->t_first = clock_us();
+    s->prefill_us = s->t_first - s->t_started;
+    s->n_computed = (int)t->prompt.n - s->n_cached;
+    judge_miss(t);
+    atomic_fetch_add(&n->prompt_tokens, t->prompt.n);
+    atomic_fetch_add(&n->cached_tokens, (uint64_t)s->n_cached);
+    atomic_fetch_add(&n->cached_ram, (uint64_t)s->n_ram);
+    atomic_fetch_add(&n->cached_disk, (uint64_t)s->n_disk);
+    atomic_fetch_add(&n->cached_shared, (uint64_t)s->n_shared);
+    atomic_fetch_add(&n->computed_tokens, (uint64_t)s->n_computed);
+    atomic_fetch_add(&n->prefill_us, (uint64_t)s->prefill_us);
+    atomic_fetch_add(s->n_cached > 0 ? &n->cache_hits : &n->cache_misses, 1);
+}
+
+void run_draw(struct run *r)
+{
+    struct turn *t = r->t;
+    struct err e;
+    int32_t id;
+    static struct log_limit limit = {.burst = 3};
+    assert(run_pending(r) == 0);
+    if (t->out.n == 0)
+        count_first(r);
+    if (sampler_draw(r->sampler, r->logits, &id, &e)) {
+        if (log_allowed(&limit))
+            log_error("turn %s: %s at token %zu", t->id, e.text, t->out.n);
+        turn_fail(t, 500, "numeric_error", "the model's output is unusable (%s)", e.text);
+        return;
+    }
+    if (ids_push(&t->out, id) || ids_push(&r->ids, id)) {
+        turn_fail(t, 500, "out_of_memory", "out of memory for the answer's tokens");
+        return;
+    }
+    sampler_accept(r->sampler, id);
+    atomic_fetch_add(&r->d->n.generated_tokens, 1);
+    see(r, id);
+}
+
+void run_publish(struct run *r, int64_t cost_us_per_token)
+{
+    struct err e;
+    int n_full = run_seq(r)->n_tokens / KV_BLOCK;
+    if (!r->t->params.use_cache || n_full == r->n_published)
+        return;
+    /* Out of memory here only means that nobody else finds these blocks. */
+    if (cache_publish(r->lease, r->ids.v, cost_us_per_token, &e) == 0)
+        r->n_published = n_full;
+}
+
+void run_flush(struct run *r)
+{
+    struct turn *t = r->t;
+    int64_t now = clock_us();
+    if (!t->store.is_on || t->text.len == r->n_flushed || now - r->t_flushed < FLUSH_ANSWER_MS * 1000)
+        return;
+    struct turn_flush *f = calloc(1, sizeof *f);
+    if (!f)
+        return; /* the next one, or the end, stores it */
+    f->mail.kind = MAIL_TURN_FLUSH;
+    f->turn = t;
+    f->n_text = t->text.len;
+    f->text = malloc(f->n_text + 1);
+    if (!f->text) {
+        free(f);
+        return;
+    }
+    memcpy(f->text, t->text.data, f->n_text + 1);
+    r->n_flushed = t->text.len;
+    r->t_flushed = now;
+    if (!mailbox_push(&r->d->history, &f->mail))
+        turn_flush_free(f);
+}

@@ -1,0 +1,128 @@
+/*
+ * How a turn ends: the answer is durable before the last event says so, and a reply that could not be stored says that instead.
+ */
+#include "daemon/turn_end.h"
+
+#include "base/log.h"
+#include "daemon/wire.h"
+
+static enum memory_status status_of(const struct turn *t)
+{
+    if (turn_finish_reason(t))
+        return MEMORY_COMPLETE;
+    /* The daemon's stop (503) cuts an answer like a client that leaves; other failures are the turn's own. */
+    return t->finish == TURN_CANCELED || t->error.status == 503 ? MEMORY_INTERRUPTED : MEMORY_FAILED;
+}
+
+static struct memory_turn statistics_of(const struct turn *t)
+{
+    const struct turn_stats *s = &t->stats;
+    return (struct memory_turn){
+        .conversation = t->store.conversation,
+        .answer = t->store.answer.row,
+        .prompt_tokens = (int)t->prompt.n,
+        .completion_tokens = turn_n_completion(t),
+        .cached_tokens = s->n_cached,
+        .cached_ram = s->n_ram,
+        .cached_disk = s->n_disk,
+        .cached_shared = s->n_shared,
+        .computed_tokens = s->n_computed,
+        .queue_us = s->t_started ? s->t_started - s->t_arrived : 0,
+        .restore_us = s->restore_us,
+        .prefill_us = s->prefill_us,
+        .ttft_us = s->t_first ? s->t_first - s->t_arrived : 0,
+        .decode_us = s->decode_us,
+        .saved_us = s->saved_us,
+        .miss_reason = s->miss_reason,
+        .finish = turn_finish_word(t),
+    };
+}
+
+static int store_answer(struct history *h, struct turn *t, struct err *e)
+{
+    struct memory_turn statistics = statistics_of(t);
+    struct memory_answer answer = {
+        .row = t->store.answer.row,
+        .status = status_of(t),
+        .text = t->text.data ? t->text.data : "",
+        .n_text = t->text.len,
+        .finish = turn_finish_word(t),
+        .render = engine_info(h->engine)->render_id,
+        .ids = t->out.v,
+        .n_ids = turn_n_stored_ids(t, engine_tok(h->engine)),
+        .turn = &statistics,
+    };
+    return memory_answer_end(h->memory, &answer, e);
+}
+
+/* A stateless client sends the text back as its history: the chain with the answer in it leads to the ids. */
+static int store_reply(struct history *h, struct turn *t, struct err *e)
+{
+    size_t n = turn_n_stored_ids(t, engine_tok(h->engine));
+    if (n == 0)
+        return 0;
+    memory_chain(t->store.chain, MEMORY_ASSISTANT, t->text.data, t->text.len);
+    return memory_reply_put(h->memory, t->owner, t->store.chain, engine_info(h->engine)->render_id, t->out.v, n, e);
+}
+
+static void store(struct history *h, struct turn *t)
+{
+    struct err e;
+    if (t->store.is_on && store_answer(h, t, &e)) {
+        log_error("an answer of conversation %s could not be stored: %s", t->store.answer.id, e.text);
+        t->store.has_failed = true;
+    }
+    if (t->store.is_reply && store_reply(h, t, &e))
+        log_warn("the token ids of a reply could not be stored: %s", e.text);
+    if (t->on_end && t->on_end(h, t, &e)) {
+        log_error("%s could not be stored: %s", t->id, e.text);
+        t->store.has_failed = true;
+    }
+}
+
+static void reply(struct history *h, struct turn *t)
+{
+    struct daemon *d = h->d;
+    struct buf b;
+    enum reply_kind kind = t->params.is_stream ? REPLY_STREAM_END : REPLY_WHOLE;
+    buf_init(&b, WIRE_BODY_BYTES);
+    if (t->finish == TURN_FAILED && !t->params.is_stream) {
+        reply_error(d, t->conn, &t->error, t->is_admitted);
+        return;
+    }
+    if (t->finish == TURN_FAILED)
+        t->wire->fail(t, &b);
+    else if (t->finish != TURN_CANCELED && t->params.is_stream)
+        t->wire->end(t, &b);
+    else if (t->finish != TURN_CANCELED)
+        t->wire->whole(t, &b);
+    int status = t->finish == TURN_CANCELED && !t->params.is_stream ? 499 : 200; /* nobody reads a 499 */
+    if (t->is_admitted)
+        reply_post_last(d, kind, t->conn, status, &b);
+    else
+        reply_post(d, kind, t->conn, status, &b);
+}
+
+void turn_end(struct history *h, struct turn *t)
+{
+    if (!h->engine)
+        h->engine = atomic_load(&h->d->engine);
+    store(h, t);
+    reply(h, t);
+    atomic_fetch_add(&h->d->n.turns_done, 1);
+    if (t->finish == TURN_CANCELED)
+        atomic_fetch_add(&h->d->n.canceled, 1);
+    if (t->store.is_claimed)
+        history_release(h, t->store.conversation);
+    turn_free(t);
+}
+
+void turn_flush(struct history *h, struct turn_flush *f)
+{
+    struct err e;
+    static struct log_limit limit = {.burst = 3};
+    const struct turn_store *s = &f->turn->store;
+    if (s->is_on && memory_answer_flush(h->memory, s->answer.row, f->text, f->n_text, &e) && log_allowed(&limit))
+        log_warn("a partial answer could not be stored: %s", e.text);
+    turn_flush_free(f);
+}

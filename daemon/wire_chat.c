@@ -1,0 +1,239 @@
+/*
+ * OpenAI's chat completions and completions, stream and whole. Both have one shape; they differ in the object's name and in what a choice holds:
+ *
+ *                 whole                                   stream
+ *   chat          "message": {"role", "content"}          "delta": {"role" | "content"}
+ *   completion    "text"                                  "text"
+ *
+ * Streams are `data:` lines only: a first chunk at once (role, receipt), one a piece of text, one with finish_reason and the whole `hearth` object, one with `usage` and no choices when asked
+ * for, then [DONE]. An error after the first byte is a last {"error": …} without [DONE].
+ */
+#include "daemon/wire.h"
+
+#include <string.h>
+
+#include "base/sse.h"
+
+/* ---- the `hearth` object: every format's ---- */
+
+double wire_ms(int64_t us)
+{
+    return (double)us / 1000.0;
+}
+
+static double per_second(int64_t n, int64_t us)
+{
+    return us > 0 && n > 0 ? (double)((int64_t)((double)n * 1e7 / (double)us)) / 10.0 : 0;
+}
+
+static json *receipt_of(const struct turn *t)
+{
+    static const char *const lists[] = {"dropped", "summarised", "recalled_new", "recalled_kept", "pinned"};
+    const struct turn_receipt *r = &t->receipt;
+    json *o = json_object();
+    json_set_str(o, "strategy", t->params.context);
+    json_set_int(o, "limit", r->limit);
+    json_set_int(o, "used", r->used);
+    json_set_int(o, "reserved", r->reserved);
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        json_set(o, lists[i], json_array());
+    json_set_int(o, "before", r->before);
+    json_set_int(o, "after", r->after);
+    json_set_int(o, "prefix_kept", r->prefix_kept);
+    json_set_int(o, "prefix_lost", r->prefix_lost);
+    return o;
+}
+
+static json *cache_of(const struct turn *t)
+{
+    const struct turn_stats *s = &t->stats;
+    json *o = json_object();
+    json_set_int(o, "tokens", s->n_cached);
+    json_set_int(o, "ram", s->n_ram);
+    json_set_int(o, "disk", s->n_disk);
+    json_set_int(o, "shared", s->n_shared);
+    json_set_int(o, "computed", s->n_computed);
+    json_set_num(o, "saved_ms", wire_ms(s->saved_us));
+    if (!s->miss_reason) {
+        json_set_null(o, "miss");
+        return o;
+    }
+    json *miss = json_set(o, "miss", json_object());
+    json_set_str(miss, "reason", s->miss_reason);
+    if (s->miss_at_message < 0)
+        json_set_null(miss, "at_message");
+    else
+        json_set_int(miss, "at_message", s->miss_at_message);
+    return o;
+}
+
+static json *timings_of(const struct turn *t)
+{
+    const struct turn_stats *s = &t->stats;
+    int64_t t_first = s->t_first ? s->t_first : s->t_ended;
+    json *o = json_object();
+    json_set_num(o, "queue_ms", wire_ms(s->t_started - s->t_arrived));
+    json_set_num(o, "restore_ms", wire_ms(s->restore_us));
+    json_set_num(o, "prefill_ms", wire_ms(s->prefill_us));
+    json_set_num(o, "ttft_ms", wire_ms(t_first - s->t_arrived));
+    json_set_num(o, "decode_ms", wire_ms(s->decode_us));
+    json_set_num(o, "prefill_tps", per_second(s->n_computed, s->prefill_us));
+    json_set_num(o, "decode_tps", per_second((int64_t)t->out.n - 1, s->decode_us));
+    return o;
+}
+
+json *wire_hearth(const struct turn *t, bool is_final)
+{
+    json *o = json_object();
+    json_set(o, "receipt", receipt_of(t));
+    if (!is_final)
+        return o;
+    json_set(o, "cache", cache_of(t));
+    json_set(o, "timings", timings_of(t));
+    if (t->store.has_failed)
+        json_set_bool(o, "stored", false);
+    return o;
+}
+
+/* ---- chat completions and completions ---- */
+
+static bool is_chat(const struct turn *t)
+{
+    return t->wire == &wire_chat;
+}
+
+/* What every chunk and every whole reply begins with. */
+static json *head_of(const struct turn *t, const char *object)
+{
+    json *o = json_object();
+    json_set_str(o, "id", t->id);
+    json_set_str(o, "object", object);
+    json_set_int(o, "created", t->created_at);
+    json_set_str(o, "model", t->model);
+    return o;
+}
+
+static json *usage_of(const struct turn *t)
+{
+    json *o = json_object();
+    json_set_int(o, "prompt_tokens", (int64_t)t->prompt.n);
+    json_set_int(o, "completion_tokens", turn_n_completion(t));
+    json_set_int(o, "total_tokens", (int64_t)t->prompt.n + turn_n_completion(t));
+    json *details = json_set(o, "prompt_tokens_details", json_object());
+    json_set_int(details, "cached_tokens", t->stats.n_cached);
+    return o;
+}
+
+static void event_write(json *o, struct buf *b)
+{
+    struct buf text;
+    buf_init(&text, WIRE_BODY_BYTES);
+    json_write(o, &text);
+    if (text.error)
+        b->error = b->error ? b->error : text.error;
+    else
+        sse_write(b, NULL, text.data, text.len);
+    buf_done(&text);
+    json_free(o);
+}
+
+/* A chunk whose only choice is empty but for what the caller adds; *ret_choice may be NULL when memory ran out, which json_* pass through. */
+static json *chunk_of(const struct turn *t, json **ret_choice)
+{
+    json *o = head_of(t, is_chat(t) ? "chat.completion.chunk" : "text_completion");
+    json *choices = json_set(o, "choices", json_array());
+    json *choice = json_add(choices, json_object());
+    json_set_int(choice, "index", 0);
+    if (t->params.include_usage)
+        json_set_null(o, "usage");
+    *ret_choice = choice;
+    return o;
+}
+
+static void chat_begin(struct turn *t, struct buf *b)
+{
+    json *choice;
+    json *o = chunk_of(t, &choice);
+    if (is_chat(t)) {
+        json *delta = json_set(choice, "delta", json_object());
+        json_set_str(delta, "role", "assistant");
+        json_set_str(delta, "content", "");
+    } else {
+        json_set_str(choice, "text", "");
+    }
+    json_set_null(choice, "logprobs");
+    json_set_null(choice, "finish_reason");
+    json_set(o, "hearth", wire_hearth(t, false));
+    event_write(o, b);
+}
+
+/* One a token: written by hand, as a tree would cost more than the rest of the step outside the model. */
+static void chat_delta(struct turn *t, const char *text, size_t n, struct buf *b)
+{
+    buf_printf(b, "data: {\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", t->id,
+               is_chat(t) ? "chat.completion.chunk" : "text_completion", (long long)t->created_at);
+    json_write_str(b, t->model, strlen(t->model));
+    buf_str(b, ",\"choices\":[{\"index\":0,");
+    buf_str(b, is_chat(t) ? "\"delta\":{\"content\":" : "\"text\":");
+    json_write_str(b, text, n);
+    buf_str(b, is_chat(t) ? "}," : ",");
+    buf_str(b, "\"logprobs\":null,\"finish_reason\":null}]");
+    buf_str(b, t->params.include_usage ? ",\"usage\":null}\n\n" : "}\n\n");
+}
+
+static void chat_end(struct turn *t, struct buf *b)
+{
+    json *choice;
+    json *o = chunk_of(t, &choice);
+    if (is_chat(t))
+        json_set(choice, "delta", json_object());
+    else
+        json_set_str(choice, "text", "");
+    json_set_null(choice, "logprobs");
+    json_set_str(choice, "finish_reason", turn_finish_reason(t));
+    json_set(o, "hearth", wire_hearth(t, true));
+    event_write(o, b);
+    if (t->params.include_usage) {
+        json *last = head_of(t, is_chat(t) ? "chat.completion.chunk" : "text_completion");
+        json_set(last, "choices", json_array());
+        json_set(last, "usage", usage_of(t));
+        event_write(last, b);
+    }
+    sse_write(b, NULL, "[DONE]", 6);
+}
+
+static void chat_fail(struct turn *t, struct buf *b)
+{
+    struct buf text;
+    buf_init(&text, WIRE_BODY_BYTES);
+    http_error_write(&t->error, &text);
+    if (!text.error)
+        sse_write(b, NULL, text.data, text.len);
+    buf_done(&text);
+}
+
+static void chat_whole(struct turn *t, struct buf *b)
+{
+    json *o = head_of(t, is_chat(t) ? "chat.completion" : "text_completion");
+    json *choices = json_set(o, "choices", json_array());
+    json *choice = json_add(choices, json_object());
+    const char *text = t->text.data ? t->text.data : "";
+    json_set_int(choice, "index", 0);
+    if (is_chat(t)) {
+        json *message = json_set(choice, "message", json_object());
+        json_set_str(message, "role", "assistant");
+        json_set_strn(message, "content", text, t->text.len);
+        json_set_null(message, "refusal");
+    } else {
+        json_set_strn(choice, "text", text, t->text.len);
+    }
+    json_set_null(choice, "logprobs");
+    json_set_str(choice, "finish_reason", turn_finish_reason(t));
+    json_set(o, "usage", usage_of(t));
+    json_set(o, "hearth", wire_hearth(t, true));
+    json_write(o, b);
+    json_free(o);
+}
+
+const struct wire wire_chat = {chat_begin, chat_delta, chat_end, chat_fail, chat_whole};
+const struct wire wire_completion = {chat_begin, chat_delta, chat_end, chat_fail, chat_whole};

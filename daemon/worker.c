@@ -1,0 +1,217 @@
+/*
+ * The worker thread: loads the model, then turns mail into steps of the batch. See worker.h; how turns run together is batch.h's.
+ */
+#include "daemon/worker.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/paths.h"
+#include "daemon/batch.h"
+#include "daemon/budget.h"
+#include "daemon/request.h"
+
+/* One daemon a process, so one of these. */
+static struct {
+    struct daemon *d;
+    pthread_t thread;
+    struct engine *engine; /* the worker's until its thread ends, then worker_join's */
+} self;
+
+struct work {
+    struct daemon *d;
+    struct engine *engine;
+    struct kv_pool *pool;
+    struct cache *cache;
+    struct batch batch;
+    bool is_stopping;
+};
+
+void worker_interrupt(struct daemon *d)
+{
+    atomic_store(&d->pass_abort, 1);
+}
+
+static void tell_loop(struct daemon *d, int kind)
+{
+    struct mail *m = calloc(1, sizeof *m);
+    if (!m) {
+        log_error("worker: out of memory for a message to the loop");
+        return;
+    }
+    m->kind = kind;
+    if (!mailbox_push(&d->loop, m))
+        free(m);
+}
+
+/* ---- loading ---- */
+
+static void on_progress(void *ctx, double done)
+{
+    struct daemon *d = ctx;
+    atomic_store(&d->load_permille, (int)(done * 1000));
+    atomic_fetch_add(&d->n.worker_ticks, 1);
+}
+
+static int open_engine(struct work *w, uint64_t memory_bytes, struct err *e)
+{
+    const struct config *c = w->d->config;
+    char *fingerprints = c->cache_dir ? path_join(c->cache_dir, "fingerprints") : NULL;
+    struct engine_options o = {
+        .model_path = c->model,
+        .chat_template = c->chat_template,
+        .isa = c->isa,
+        .n_threads = c->threads,
+        .kv_type = c->kv_type,
+        .memory_bytes = memory_bytes,
+        .fingerprint_cache = fingerprints,
+        .on_progress = on_progress,
+        .progress_ctx = w->d,
+        .abort = &w->d->load_abort,
+    };
+    int rc = engine_open(&o, &w->engine, e);
+    free(fingerprints);
+    return rc;
+}
+
+static int load(struct work *w, struct err *e)
+{
+    struct daemon *d = w->d;
+    struct budget budget;
+    uint64_t memory_bytes = d->config->memory_bytes ? d->config->memory_bytes : budget_default();
+    int rc = open_engine(w, memory_bytes, e);
+    if (rc)
+        return rc;
+    const struct engine_info *info = engine_info(w->engine);
+    struct budget_request request = {
+        .memory_bytes = memory_bytes,
+        .weights_bytes = info->weights_bytes,
+        .block_bytes = info->kv.block_bytes,
+        .ctx = d->config->ctx,
+        .n_ctx_train = info->n_ctx_train,
+    };
+    if ((rc = budget_plan(&request, &budget, e)) || (rc = kv_pool_new(&info->kv, budget.n_blocks, &w->pool, e)) ||
+        (rc = cache_new(w->pool, &w->cache, e)))
+        return rc;
+    d->ctx = budget.ctx;
+    atomic_store(&d->n.kv_bytes_max, (uint64_t)budget.n_blocks * info->kv.block_bytes);
+    log_info("model %s (%s, %s, %.1f M parameters), %s, %d threads; ctx %d, memory %.0f MiB: weights %.0f, KV %.0f",
+             info->id, info->arch, info->quant, (double)info->n_params / 1e6, info->isa, info->n_threads, budget.ctx,
+             (double)memory_bytes / (1 << 20), (double)info->weights_bytes / (1 << 20),
+             (double)budget.n_blocks * (double)info->kv.block_bytes / (1 << 20));
+    return 0;
+}
+
+/* What a failed load has made, and what a finished worker leaves; the engine stays for worker_join. */
+static void unload(struct work *w)
+{
+    cache_free(w->cache);
+    kv_pool_free(w->pool);
+    w->cache = NULL;
+    w->pool = NULL;
+}
+
+/* The states are set in this order so that whoever sees READY sees engine and ctx too. A stop that came meanwhile stays. */
+static bool load_and_tell(struct work *w)
+{
+    struct err e;
+    struct daemon *d = w->d;
+    int expected = DAEMON_LOADING;
+    if (load(w, &e)) {
+        snprintf(d->load_error, sizeof d->load_error, "%s", e.text);
+        unload(w);
+        atomic_compare_exchange_strong(&d->state, &expected, DAEMON_FAILED);
+        tell_loop(d, MAIL_READY);
+        return false;
+    }
+    batch_init(&w->batch, d, w->engine, w->cache);
+    atomic_store(&d->load_permille, 1000);
+    atomic_store(&d->engine, w->engine);
+    atomic_compare_exchange_strong(&d->state, &expected, DAEMON_READY);
+    tell_loop(d, MAIL_READY);
+    return true;
+}
+
+/* ---- serving ---- */
+
+static void handle_mail(struct work *w, struct mail *m, bool is_loaded)
+{
+    struct turn *t = (struct turn *)m;
+    switch (m->kind) {
+    case MAIL_TURN:
+        if (is_loaded && !w->is_stopping) {
+            batch_add(&w->batch, t);
+        } else {
+            turn_fail(t, 503, "stopping", "the daemon is stopping");
+            batch_hand_back(w->d, t);
+        }
+        break;
+    case MAIL_STOP:
+        w->is_stopping = true;
+        free(m);
+        break;
+    default:
+        log_error("worker: mail of unknown kind %d", m->kind);
+        free(m);
+    }
+}
+
+static void take_mail(struct work *w, bool is_loaded)
+{
+    struct mail *m = mailbox_take(&w->d->worker);
+    while (m) {
+        struct mail *next = m->next;
+        m->next = NULL;
+        handle_mail(w, m, is_loaded);
+        m = next;
+    }
+}
+
+static void serve(struct work *w, bool is_loaded)
+{
+    struct daemon *d = w->d;
+    while (!w->is_stopping) {
+        if (!is_loaded || batch_is_idle(&w->batch)) {
+            atomic_store(&d->n.worker_parked, 1);
+            mailbox_wait(&d->worker, -1);
+            atomic_store(&d->n.worker_parked, 0);
+        }
+        take_mail(w, is_loaded);
+        atomic_fetch_add(&d->n.worker_ticks, 1);
+        if (is_loaded && !w->is_stopping && !batch_is_idle(&w->batch))
+            batch_step(&w->batch);
+    }
+    mailbox_close(&d->worker);
+    take_mail(w, is_loaded);
+    if (is_loaded)
+        batch_stop(&w->batch);
+}
+
+static void *run(void *arg)
+{
+    struct daemon *d = arg;
+    struct work w = {.d = d};
+    bool is_loaded = load_and_tell(&w);
+    serve(&w, is_loaded);
+    unload(&w);
+    self.engine = w.engine;
+    tell_loop(d, MAIL_STOPPED);
+    return NULL;
+}
+
+int worker_start(struct daemon *d, struct err *e)
+{
+    self.d = d;
+    self.engine = NULL;
+    return thread_start(&self.thread, THREAD_WORKER, run, d, e);
+}
+
+void worker_join(struct daemon *d)
+{
+    pthread_join(self.thread, NULL);
+    atomic_store(&d->engine, NULL);
+    engine_close(self.engine);
+    self.engine = NULL;
+}
