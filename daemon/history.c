@@ -53,6 +53,7 @@ static const struct route {
     {"GET", "/v1/models/{}", api_model, NEEDS_MODEL},
     {"GET", "/v1/hearth/status", api_status, ANY_STATE},
     {"POST", "/v1/responses", api_response_create, NEEDS_MODEL},
+    {"POST", "/v1/responses/input_tokens", api_input_tokens, NEEDS_MODEL},
     {"GET", "/v1/responses/{}", api_response_get, ANY_STATE},
     {"DELETE", "/v1/responses/{}", api_response_delete, ANY_STATE},
     {"GET", "/v1/responses/{}/input_items", api_response_input_items, ANY_STATE},

@@ -52,6 +52,7 @@ int api_status(struct history *h, struct request *r, const struct route_args *ar
 
 /* api_responses.c */
 int api_response_create(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret);
+int api_input_tokens(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret);
 int api_response_get(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret);
 int api_response_delete(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret);
 int api_response_input_items(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret);

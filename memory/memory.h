@@ -94,6 +94,7 @@ int memory_message_add(struct memory *m, const struct memory_new_message *msg, s
 /* Several in one transaction, each the parent of the next; ret[n]. All or none. */
 int memory_message_add_all(struct memory *m, const struct memory_new_message *msgs, size_t n, struct memory_message *ret, struct arena *a, struct err *e) MUST_USE;
 int memory_message_find(struct memory *m, const char *owner, const char *id, struct memory_message *ret, struct arena *a, struct err *e) MUST_USE;
+int memory_message_by_row(struct memory *m, int64_t row, struct memory_message *ret, struct arena *a, struct err *e) MUST_USE;
 /* Removes one message; its children get its parent. */
 int memory_message_remove(struct memory *m, const char *owner, const char *id, struct err *e) MUST_USE;
 /* The path from the root to `tip`, in order. ERR_LIMIT beyond max messages. */

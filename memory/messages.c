@@ -248,8 +248,8 @@ static int parent_of(struct memory *m, int64_t row, int64_t *ret, struct err *e)
     return rc == 0 ? broken(row, e) : rc < 0 ? rc : 0;
 }
 
-static int read_row(struct memory *m, int64_t row, struct memory_message *ret, struct arena *a,
-                    struct err *e)
+int memory_message_by_row(struct memory *m, int64_t row, struct memory_message *ret,
+                          struct arena *a, struct err *e)
 {
     struct stmt *s = db_stmt(m->db, "SELECT " MESSAGE_COLUMNS " FROM message m WHERE m.row = ?1", e);
     stmt_int(s, 1, row);
@@ -257,7 +257,7 @@ static int read_row(struct memory *m, int64_t row, struct memory_message *ret, s
     if (rc == 1)
         rc = message_read(s, ret, a, e);
     else if (rc == 0)
-        rc = broken(row, e);
+        rc = err_set(e, ERR_NOTFOUND, "message %lld was deleted", (long long)row);
     stmt_end(s);
     return rc;
 }
@@ -298,7 +298,7 @@ int memory_path(struct memory *m, int64_t tip, size_t max, struct memory_message
     if (!path)
         return memory_out(e);
     for (size_t i = 0; i < rows.n; i++) {
-        rc = read_row(m, rows.v[rows.n - 1 - i], &path[i], a, e);
+        rc = memory_message_by_row(m, rows.v[rows.n - 1 - i], &path[i], a, e);
         if (rc < 0)
             return rc;
     }
@@ -344,7 +344,7 @@ static int read_page(struct memory *m, const int64_t *from, ptrdiff_t step,
                      struct memory_message *ret, size_t n, struct arena *a, struct err *e)
 {
     for (size_t i = 0; i < n; i++) {
-        int rc = read_row(m, from[(ptrdiff_t)i * step], &ret[i], a, e);
+        int rc = memory_message_by_row(m, from[(ptrdiff_t)i * step], &ret[i], a, e);
         if (rc < 0)
             return rc;
     }

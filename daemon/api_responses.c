@@ -1,0 +1,468 @@
+/*
+ * /v1/responses: an answer, and where it is kept.
+ *
+ *      conversation           the new messages go to its end (or under hearth.parent), one turn at a time
+ *      previous_response_id   they become a branch under that response's answer; several may run at once
+ *      neither                a hidden conversation of its own, so that the response can be continued
+ *      store: false           nothing is kept
+ *
+ * A stored response is its message (in memory's tree) plus the object that was sent. `instructions` are read as a first system message, for this response alone.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/body.h"
+#include "daemon/history.h"
+#include "daemon/items.h"
+#include "daemon/limits.h"
+#include "daemon/prepare.h"
+#include "daemon/response.h"
+#include "daemon/wire.h"
+
+static const struct body_refusal refusals[] = {
+    {"tools", NEUTRAL_EMPTY},        {"tool_choice", NEUTRAL_NO_TOOL}, {"background", NEUTRAL_FALSE},
+    {"prompt", NEUTRAL_NONE},        {"text", NEUTRAL_TEXT},           {"response_format", NEUTRAL_TEXT},
+    {"top_logprobs", NEUTRAL_ZERO},  {"logprobs", NEUTRAL_FALSE},      {"include", NEUTRAL_EMPTY},
+    {"max_tool_calls", NEUTRAL_NONE}, {"n", NEUTRAL_ONE},              {"context_management", NEUTRAL_EMPTY},
+    {"moderation", NEUTRAL_NONE},    {"modalities", NEUTRAL_TEXT_ONLY},
+};
+
+static int out_of_memory(struct http_error *ret)
+{
+    http_error_set(ret, 500, "out_of_memory", NULL, "out of memory");
+    return ERR_NOMEM;
+}
+
+/* One request, while the history thread prepares it. */
+struct ask {
+    struct history *h;
+    struct request *r;
+    const json *body;
+    struct turn *t;
+    struct response *api;   /* = t->api */
+    const char *parent;     /* hearth.parent: a message id, "root", or NULL */
+    struct items input;
+    int64_t conversation;   /* row; 0: none yet */
+    int64_t tip;            /* row under which the input goes; 0: at the root */
+    bool is_counting;       /* input_tokens: nothing is stored or claimed */
+};
+
+/* ---- fields ---- */
+
+/* reasoning and text.verbosity: objects whose members may all be null, as clients send them. */
+static int refuse_inner(const json *o, const char *key, const char *inner, struct http_error *ret)
+{
+    const json *object = NULL;
+    int rc = body_object(o, key, &object, ret);
+    if (rc || !object)
+        return rc;
+    const json *j = json_get(object, inner, NULL);
+    if (!j || (json_type(j) == JSON_STRING && strcmp(json_str(j), "medium") == 0 && strcmp(key, "text") == 0))
+        return 0;
+    return body_refused(ret, "unsupported_parameter", key, "%s.%s is not supported by this server; leave it out", key, inner);
+}
+
+static int read_refused(const json *o, struct http_error *ret)
+{
+    const char *truncation = NULL;
+    int rc;
+    if ((rc = body_refuse(o, refusals, sizeof(refusals) / sizeof(*refusals), ret)) ||
+        (rc = refuse_inner(o, "reasoning", "effort", ret)) || (rc = refuse_inner(o, "reasoning", "summary", ret)) ||
+        (rc = refuse_inner(o, "text", "verbosity", ret)) ||
+        (rc = body_str(o, "truncation", "truncation", &truncation, ret)))
+        return rc;
+    if (!truncation || strcmp(truncation, "disabled") == 0)
+        return 0;
+    if (strcmp(truncation, "auto") == 0)
+        return body_refused(ret, "unsupported_parameter", "truncation",
+                            "truncation: \"auto\" is not supported yet; a turn that doesn't fit is refused (\"disabled\")");
+    return body_refused(ret, "invalid_value", "truncation", "truncation: \"%.64s\" is neither auto nor disabled", truncation);
+}
+
+/* `conversation`: an id, or {"id"}. */
+static int read_conversation(const json *o, const char **ret, struct http_error *ret_error)
+{
+    const json *j = json_get(o, "conversation", NULL);
+    if (json_type(j) != JSON_OBJECT)
+        return body_str(o, "conversation", "conversation", ret, ret_error);
+    int rc = body_str(j, "id", "conversation.id", ret, ret_error);
+    if (rc || *ret)
+        return rc;
+    return body_refused(ret_error, "invalid_value", "conversation.id", "conversation.id is missing");
+}
+
+static int read_input(struct ask *ask, struct http_error *ret)
+{
+    const json *j = json_get(ask->body, "input", NULL);
+    if (json_has_duplicate(ask->body, "input"))
+        return body_refused(ret, "invalid_value", "input", "input occurs twice");
+    if (!j)
+        return 0;
+    if (json_type(j) == JSON_STRING)
+        return items_of_text(json_str(j), &ask->t->arena, &ask->input, ret);
+    if (json_type(j) == JSON_ARRAY)
+        return items_parse(j, "input", LIMIT_MESSAGES, &ask->t->arena, &ask->input, ret);
+    return body_refused(ret, "invalid_type", "input", "input: string or array of items expected, %s given",
+                        json_type_name(json_type(j)));
+}
+
+static int read_parent(struct ask *ask, struct http_error *ret)
+{
+    const json *hearth = NULL;
+    int rc = body_object(ask->body, "hearth", &hearth, ret);
+    if (rc || !hearth)
+        return rc;
+    rc = body_str(hearth, "parent", "hearth.parent", &ask->parent, ret);
+    if (rc || !ask->parent || ask->api->conversation)
+        return rc;
+    return body_refused(ret, "invalid_value", "hearth.parent", "hearth.parent names a message of `conversation`, which is missing");
+}
+
+static int check_together(const struct response *api, struct http_error *ret)
+{
+    if (api->conversation && api->previous)
+        return body_refused(ret, "invalid_value", "previous_response_id",
+                            "conversation and previous_response_id can't be used together");
+    if (api->conversation && !api->is_stored)
+        return body_refused(ret, "invalid_value", "store", "store: false, but the items of a conversation are stored: leave one of the two out");
+    return 0;
+}
+
+/* Strings of the body outlive it as copies in the turn's arena. */
+static int keep(struct ask *ask, const char **s, struct http_error *ret)
+{
+    if (!*s)
+        return 0;
+    *s = arena_str(&ask->t->arena, *s);
+    return *s ? 0 : out_of_memory(ret);
+}
+
+static int read_body(struct ask *ask, struct http_error *ret)
+{
+    struct response *api = ask->api;
+    const json *o = ask->body;
+    int rc;
+    if ((rc = read_refused(o, ret)) || (rc = body_params(o, ask->h, ask->r, ask->t, ret)) ||
+        (rc = body_max_tokens(o, "max_output_tokens", &ask->t->params.max_tokens, ret)) ||
+        (rc = read_conversation(o, &api->conversation, ret)) ||
+        (rc = body_str(o, "previous_response_id", "previous_response_id", &api->previous, ret)) ||
+        (rc = body_str(o, "instructions", "instructions", &api->instructions, ret)) ||
+        (rc = body_bool(o, "store", "store", &api->is_stored, ret)) ||
+        (rc = metadata_parse(o, &ask->t->arena, &api->metadata, ret)) || (rc = check_together(api, ret)) ||
+        (rc = read_parent(ask, ret)) || (rc = read_input(ask, ret)))
+        return rc;
+    if ((rc = keep(ask, &api->conversation, ret)) || (rc = keep(ask, &api->previous, ret)) ||
+        (rc = keep(ask, &api->instructions, ret)))
+        return rc;
+    return 0;
+}
+
+/* ---- where it goes ---- */
+
+static int find_parent(struct ask *ask, struct http_error *ret)
+{
+    struct err e;
+    struct memory_message m = {0};
+    if (strcmp(ask->parent, "root") == 0) {
+        ask->tip = 0;
+        return 0;
+    }
+    if (memory_message_find(ask->h->memory, ask->r->owner, ask->parent, &m, &ask->t->arena, &e))
+        return items_error(ret, &e, "hearth.parent");
+    if (m.conversation != ask->conversation) {
+        http_error_set(ret, 404, "not_found", "hearth.parent", "no message '%s' in %s", ask->parent, ask->api->conversation);
+        return ERR_NOTFOUND;
+    }
+    ask->tip = m.row;
+    return 0;
+}
+
+/* PARKED: another turn runs there, and this request waits behind it. */
+static int find_conversation(struct ask *ask, struct http_error *ret)
+{
+    struct err e;
+    struct memory_conversation c = {0};
+    bool is_parked;
+    if (memory_conversation_find(ask->h->memory, ask->r->owner, ask->api->conversation, &c, &ask->t->arena, &e))
+        return items_error(ret, &e, "conversation");
+    ask->conversation = c.row;
+    ask->tip = c.tip;
+    if (ask->is_counting)
+        return ask->parent ? find_parent(ask, ret) : 0;
+    if (!history_claim(ask->h, c.row, ask->r, &is_parked))
+        return is_parked ? PARKED : out_of_memory(ret);
+    ask->t->store.is_claimed = true;
+    ask->t->store.conversation = c.row;
+    return ask->parent ? find_parent(ask, ret) : 0;
+}
+
+static int find_previous(struct ask *ask, struct http_error *ret)
+{
+    struct err e;
+    struct memory_response previous = {0};
+    if (memory_response_find(ask->h->memory, ask->r->owner, ask->api->previous, &previous, &ask->t->arena, &e)) {
+        items_error(ret, &e, "previous_response_id");
+        if (e.code == ERR_NOTFOUND)
+            http_error_set(ret, 404, "previous_response_not_found", "previous_response_id",
+                           "no response '%.64s' (one made with store: false can't be continued)", ask->api->previous);
+        return e.code;
+    }
+    ask->conversation = previous.conversation;
+    ask->tip = previous.answer;
+    return 0;
+}
+
+static int locate(struct ask *ask, struct http_error *ret)
+{
+    if (ask->api->conversation)
+        return find_conversation(ask, ret);
+    return ask->api->previous ? find_previous(ask, ret) : 0;
+}
+
+/* ---- what the model reads ---- */
+
+static enum chat_role chat_role_of(enum memory_role role)
+{
+    return role == MEMORY_SYSTEM ? CHAT_SYSTEM : role == MEMORY_ASSISTANT ? CHAT_ASSISTANT : CHAT_USER;
+}
+
+static int fill_window(struct ask *ask, struct http_error *ret)
+{
+    const char *instructions = ask->api->instructions;
+    struct turn *t = ask->t;
+    int rc = 0;
+    if (instructions)
+        rc = prepare_add(t, CHAT_SYSTEM, instructions, strlen(instructions), ret);
+    if (rc == 0)
+        rc = prepare_path(ask->h, t, ask->tip, ret);
+    for (size_t i = 0; rc == 0 && i < ask->input.n; i++) {
+        const struct memory_new_message *m = &ask->input.v[i];
+        rc = prepare_add(t, chat_role_of(m->role), m->text, m->n_text, ret);
+    }
+    if (rc)
+        return rc;
+    /* No input: the question is the stored one before (a regeneration, or items that were added). */
+    bool has_question = t->window.n > 0 && t->window.v[t->window.n - 1].role == CHAT_USER;
+    if (ask->input.n == 0 && !has_question)
+        return body_refused(ret, "invalid_value", "input", "input is missing, and the conversation doesn't end with a question");
+    return 0;
+}
+
+static int render(struct ask *ask, struct http_error *ret)
+{
+    int rc = fill_window(ask, ret);
+    if (rc == 0)
+        rc = prepare_prompt(ask->h, ask->t, ret);
+    if (rc < 0 && ret->param && strcmp(ret->param, "messages") == 0)
+        ret->param = "input"; /* what the field is called here */
+    return rc;
+}
+
+/* ---- storing ---- */
+
+/* After the answer is stored; whatever became of it, a client that saw the id can ask for it. */
+static int store_response(struct history *h, struct turn *t, struct err *e)
+{
+    const struct response *api = t->api;
+    struct buf body;
+    if (t->store.has_failed)
+        return 0; /* said already, and there is no answer to point at */
+    buf_init(&body, WIRE_BODY_BYTES);
+    json *o = response_json(t, true);
+    json_write(o, &body);
+    json_free(o);
+    struct memory_response r = {
+        .conversation = t->store.conversation,
+        .answer = t->store.answer.row,
+        .first_input = t->store.n_inputs > 0 ? t->store.inputs[0].row : 0,
+        .is_in_conversation = api->conversation != NULL,
+        .body = body.data,
+    };
+    memcpy(r.id, t->id, strlen(t->id) + 1);
+    int rc = buf_error(&body);
+    if (rc)
+        rc = err_set(e, rc, "the response object can't be written: %s", err_name(rc));
+    else
+        rc = memory_response_add(h->memory, t->owner, &r, e);
+    buf_done(&body);
+    return rc;
+}
+
+static int store(struct ask *ask, struct http_error *ret)
+{
+    struct err e;
+    struct memory_conversation hidden = {0};
+    struct turn *t = ask->t;
+    random_id("msg_", ask->api->item_id);
+    if (!ask->api->is_stored)
+        return 0;
+    if (ask->conversation == 0 &&
+        memory_conversation_add(ask->h->memory, ask->r->owner, NULL, true, &hidden, &t->arena, &e))
+        return items_error(ret, &e, NULL);
+    struct prepare_place place = {
+        .conversation = ask->conversation ? ask->conversation : hidden.row,
+        .parent = ask->tip,
+        .messages = ask->input.v,
+        .n = ask->input.n,
+    };
+    int rc = prepare_store(ask->h, t, &place, ret);
+    if (rc && hidden.row) /* nothing of a refused request stays */
+        (void)!memory_conversation_remove(ask->h->memory, ask->r->owner, hidden.id, NULL, &e);
+    if (rc)
+        return rc;
+    memcpy(ask->api->item_id, t->store.answer.id, sizeof(ask->api->item_id));
+    t->on_end = store_response;
+    return 0;
+}
+
+/* ---- POST /v1/responses, …/input_tokens ---- */
+
+static int ask_init(struct ask *ask, struct history *h, struct request *r, const json *body, struct http_error *ret)
+{
+    *ask = (struct ask){.h = h, .r = r, .body = body};
+    ask->t = turn_new(h->d, r, &wire_response, "resp_");
+    if (!ask->t)
+        return out_of_memory(ret);
+    ask->api = arena_alloc(&ask->t->arena, sizeof(*ask->api));
+    if (!ask->api)
+        return out_of_memory(ret);
+    ask->api->is_stored = true;
+    ask->t->api = ask->api;
+    return 0;
+}
+
+/* An unfinished ask: its conversation is free again. */
+static void ask_done(struct ask *ask)
+{
+    if (ask->t && ask->t->store.is_claimed)
+        history_release(ask->h, ask->t->store.conversation);
+    turn_free(ask->t);
+}
+
+int api_response_create(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret)
+{
+    (void)args;
+    json *body = NULL;
+    struct ask ask = {0};
+    int rc;
+    if ((rc = body_parse(r, &body, ret)))
+        return rc;
+    if ((rc = ask_init(&ask, h, r, body, ret)) || (rc = read_body(&ask, ret)) || (rc = locate(&ask, ret)) ||
+        (rc = render(&ask, ret)) || (rc = store(&ask, ret)))
+        goto done;
+    history_submit(h, ask.t);
+    ask.t = NULL;
+done:
+    ask_done(&ask);
+    json_free(body);
+    return rc;
+}
+
+int api_input_tokens(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret)
+{
+    (void)args;
+    json *body = NULL;
+    struct ask ask = {0};
+    int rc;
+    if ((rc = body_parse(r, &body, ret)))
+        return rc;
+    if ((rc = ask_init(&ask, h, r, body, ret)))
+        goto done;
+    ask.is_counting = true;
+    if ((rc = read_body(&ask, ret)) || (rc = locate(&ask, ret)))
+        goto done;
+    rc = render(&ask, ret);
+    if (rc == ERR_LIMIT && ask.t->prompt.n > 0)
+        rc = 0; /* more than fits is a count as well */
+    if (rc < 0)
+        goto done;
+    json *o = json_object();
+    json_set_str(o, "object", "response.input_tokens");
+    json_set_int(o, "input_tokens", (int64_t)ask.t->prompt.n);
+    history_reply_json(h, r, 200, o);
+done:
+    ask_done(&ask);
+    json_free(body);
+    return rc;
+}
+
+/* ---- stored responses ---- */
+
+static int find(struct history *h, const struct request *r, const char *id, struct memory_response *ret,
+                struct arena *a, struct http_error *ret_error)
+{
+    struct err e;
+    int rc = memory_response_find(h->memory, r->owner, id, ret, a, &e);
+    return rc ? items_error(ret_error, &e, "response_id") : 0;
+}
+
+int api_response_get(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret)
+{
+    struct memory_response found = {0};
+    struct arena a;
+    struct buf body;
+    char *stream = NULL;
+    if (request_query(r, "stream", &stream) == 0 && strcmp(stream, "true") == 0) {
+        free(stream);
+        return body_refused(ret, "unsupported_parameter", "stream", "a stored response is not streamed again");
+    }
+    free(stream);
+    arena_init(&a, ITEMS_ARENA_BYTES);
+    int rc = find(h, r, args->v[0], &found, &a, ret);
+    if (rc == 0) {
+        buf_init(&body, WIRE_BODY_BYTES);
+        buf_str(&body, found.body);
+        history_reply(h, r, 200, &body);
+    }
+    arena_done(&a);
+    return rc;
+}
+
+int api_response_delete(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret)
+{
+    struct err e;
+    if (memory_response_remove(h->memory, r->owner, args->v[0], &e))
+        return items_error(ret, &e, "response_id");
+    json *o = json_object();
+    json_set_str(o, "id", args->v[0]);
+    json_set_str(o, "object", "response");
+    json_set_bool(o, "deleted", true);
+    history_reply_json(h, r, 200, o);
+    return HANDLED;
+}
+
+static int list_input(struct history *h, const struct request *r, const struct memory_response *found, struct arena *a,
+                      struct http_error *ret)
+{
+    struct err e;
+    struct memory_page page;
+    struct memory_message answer, *list = NULL;
+    size_t n = 0;
+    bool has_more = false;
+    int rc = items_page(r, a, &page, ret);
+    if (rc)
+        return rc;
+    if (memory_message_by_row(h->memory, found->answer, &answer, a, &e))
+        return items_error(ret, &e, "response_id");
+    struct memory_branch branch = {.first = found->first_input, .tip = answer.parent};
+    if (memory_branch_list(h->memory, &branch, &page, &list, &n, &has_more, a, &e))
+        return items_error(ret, &e, "after");
+    json *data = json_array();
+    for (size_t i = 0; i < n; i++)
+        json_add(data, item_json(&list[i]));
+    history_reply_json(h, r, 200, list_json(data, has_more));
+    return HANDLED;
+}
+
+int api_response_input_items(struct history *h, struct request *r, const struct route_args *args,
+                             struct http_error *ret)
+{
+    struct memory_response found = {0};
+    struct arena a;
+    arena_init(&a, ITEMS_ARENA_BYTES);
+    int rc = find(h, r, args->v[0], &found, &a, ret);
+    if (rc == 0)
+        rc = list_input(h, r, &found, &a, ret);
+    arena_done(&a);
+    return rc;
+}

@@ -1,0 +1,303 @@
+/*
+ * Items: see items.h.
+ */
+#include "daemon/items.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/body.h"
+#include "daemon/limits.h"
+
+#define PAGE_DEFAULT 20
+#define SHOWN_BYTES 64
+#define METADATA_BYTES (64u << 10) /* 16 × (64 + 512) characters of up to 6 bytes each fit */
+
+static int out_of_memory(struct http_error *ret)
+{
+    http_error_set(ret, 500, "out_of_memory", NULL, "out of memory");
+    return ERR_NOMEM;
+}
+
+int items_error(struct http_error *ret, const struct err *e, const char *param)
+{
+    http_error_from(ret, e);
+    if (ret->status == 400 || ret->status == 404)
+        ret->param = param;
+    return e->code;
+}
+
+/* ---- in ---- */
+
+static enum memory_role role_of(enum chat_role role)
+{
+    switch (role) {
+    case CHAT_SYSTEM:
+        return MEMORY_SYSTEM;
+    case CHAT_ASSISTANT:
+        return MEMORY_ASSISTANT;
+    default:
+        return MEMORY_USER;
+    }
+}
+
+static int check_type(const json *item, const char *field, struct http_error *ret)
+{
+    char name[SHOWN_BYTES + 8];
+    const char *type = NULL;
+    snprintf(name, sizeof(name), "%s.type", field);
+    int rc = body_str(item, "type", name, &type, ret);
+    if (rc || !type || strcmp(type, "message") == 0)
+        return rc;
+    return body_refused(ret, "unsupported_parameter", name,
+                        "%s: items of type \"%.*s\" are not supported; \"message\" is", name, SHOWN_BYTES, type);
+}
+
+static int parse_one(const json *item, const char *field, struct arena *a, struct memory_new_message *ret,
+                     struct http_error *ret_error)
+{
+    struct body_text text;
+    enum chat_role role = CHAT_NONE;
+    int rc;
+    if (json_type(item) != JSON_OBJECT)
+        return body_refused(ret_error, "invalid_type", field, "%s: object expected, %s given", field,
+                            json_type_name(json_type(item)));
+    if ((rc = check_type(item, field, ret_error)) || (rc = body_role(item, field, &role, ret_error)) ||
+        (rc = body_content(item, field, a, &text, ret_error)))
+        return rc;
+    if (!text.s && role != CHAT_ASSISTANT)
+        return body_refused(ret_error, "invalid_value", field, "%s has no content", field);
+    *ret = (struct memory_new_message){
+        .role = role_of(role),
+        .text = text.s ? text.s : "",
+        .n_text = text.n,
+        .status = role == CHAT_ASSISTANT ? MEMORY_COMPLETE : MEMORY_STORED,
+    };
+    return 0;
+}
+
+int items_parse(const json *array, const char *field, size_t max, struct arena *a, struct items *ret,
+                struct http_error *ret_error)
+{
+    size_t n = json_count(array), i = 0;
+    if (n > max)
+        return body_refused(ret_error, "invalid_value", field, "%s: %zu items, at most %zu are taken", field, n, max);
+    struct memory_new_message *v = arena_array(a, n, sizeof(*v));
+    if (!v)
+        return out_of_memory(ret_error);
+    for (const json *it = json_first(array); it; it = json_next(it), i++) {
+        char name[SHOWN_BYTES];
+        snprintf(name, sizeof(name), "%s[%zu]", field, i);
+        int rc = parse_one(it, name, a, &v[i], ret_error);
+        if (rc)
+            return rc;
+    }
+    *ret = (struct items){.v = v, .n = n};
+    return 0;
+}
+
+int items_of_text(const char *text, struct arena *a, struct items *ret, struct http_error *ret_error)
+{
+    size_t n = strlen(text);
+    struct memory_new_message *v = arena_array(a, 1, sizeof(*v));
+    char *copy = arena_copy(a, text, n);
+    if (!v || !copy)
+        return out_of_memory(ret_error);
+    *v = (struct memory_new_message){.role = MEMORY_USER, .text = copy, .n_text = n, .status = MEMORY_STORED};
+    *ret = (struct items){.v = v, .n = 1};
+    return 0;
+}
+
+/* ---- out ---- */
+
+static const char *role_name(enum memory_role role)
+{
+    switch (role) {
+    case MEMORY_SYSTEM:
+        return "system";
+    case MEMORY_ASSISTANT:
+        return "assistant";
+    case MEMORY_USER:
+        break;
+    }
+    return "user";
+}
+
+static const char *item_status(enum memory_status status)
+{
+    switch (status) {
+    case MEMORY_GENERATING:
+        return "in_progress";
+    case MEMORY_INTERRUPTED:
+    case MEMORY_FAILED:
+        return "incomplete";
+    default:
+        return "completed";
+    }
+}
+
+/* More exact than OpenAI's three words. */
+static const char *own_status(enum memory_status status)
+{
+    static const char *const names[] = {[MEMORY_STORED] = "stored",
+                                        [MEMORY_GENERATING] = "generating",
+                                        [MEMORY_COMPLETE] = "complete",
+                                        [MEMORY_INTERRUPTED] = "interrupted",
+                                        [MEMORY_FAILED] = "failed"};
+    return names[status];
+}
+
+json *item_json(const struct memory_message *m)
+{
+    bool is_answer = m->role == MEMORY_ASSISTANT;
+    json *o = json_object();
+    json_set_str(o, "id", m->id);
+    json_set_str(o, "type", "message");
+    json_set_str(o, "role", role_name(m->role));
+    /* An answer that its token limit ended is as incomplete here as it was in its response. */
+    bool is_cut = m->status == MEMORY_COMPLETE && strcmp(m->finish, "length") == 0;
+    json_set_str(o, "status", is_cut ? "incomplete" : item_status(m->status));
+    json *part = json_add(json_set(o, "content", json_array()), json_object());
+    json_set_str(part, "type", is_answer ? "output_text" : "input_text");
+    json_set_strn(part, "text", m->text, m->n_text);
+    if (is_answer) {
+        json_set(part, "annotations", json_array());
+        json_set(part, "logprobs", json_array());
+    }
+    json *hearth = json_set(o, "hearth", json_object());
+    json_set_int(hearth, "created_at", m->created_at);
+    json_set_str(hearth, "status", own_status(m->status));
+    if (is_answer && *m->model)
+        json_set_str(hearth, "model", m->model);
+    if (is_answer && *m->finish)
+        json_set_str(hearth, "finish", m->finish);
+    return o;
+}
+
+json *list_json(json *data, bool has_more)
+{
+    json *o = json_object();
+    const json *last = NULL;
+    json_set_str(o, "object", "list");
+    json_set(o, "data", data);
+    for (const json *it = json_first(data); it; it = json_next(it))
+        last = it;
+    const char *first_id = json_str(json_get(json_first(data), "id", NULL));
+    const char *last_id = json_str(json_get(last, "id", NULL));
+    /* Strings in OpenAI's schema, so not null when the list is empty. */
+    json_set_str(o, "first_id", first_id ? first_id : "");
+    json_set_str(o, "last_id", last_id ? last_id : "");
+    json_set_bool(o, "has_more", has_more);
+    return o;
+}
+
+/* ---- pages ---- */
+
+/* A query parameter in the arena, or NULL. */
+static int query(const struct request *r, const char *name, struct arena *a, const char **ret,
+                 struct http_error *ret_error)
+{
+    char *value = NULL;
+    int rc = request_query(r, name, &value);
+    *ret = NULL;
+    if (rc == ERR_NOTFOUND)
+        return 0;
+    if (rc == ERR_NOMEM)
+        return out_of_memory(ret_error);
+    if (rc)
+        return body_refused(ret_error, "invalid_value", name, "%s: the query can't be read", name);
+    *ret = arena_str(a, value);
+    free(value);
+    return *ret ? 0 : out_of_memory(ret_error);
+}
+
+static int page_limit(const char *text, int *ret, struct http_error *ret_error)
+{
+    char *end;
+    errno = 0;
+    long v = strtol(text, &end, 10);
+    if (errno || *end || end == text || v < 1 || v > MEMORY_PAGE_MAX)
+        return body_refused(ret_error, "invalid_value", "limit", "limit: \"%.*s\" is not a whole number from 1 to %d",
+                            SHOWN_BYTES, text, MEMORY_PAGE_MAX);
+    *ret = (int)v;
+    return 0;
+}
+
+int items_page(const struct request *r, struct arena *a, struct memory_page *ret, struct http_error *ret_error)
+{
+    const char *limit, *order, *after;
+    struct memory_page page = {.limit = PAGE_DEFAULT};
+    int rc;
+    if ((rc = query(r, "limit", a, &limit, ret_error)) || (rc = query(r, "order", a, &order, ret_error)) ||
+        (rc = query(r, "after", a, &after, ret_error)))
+        return rc;
+    if (limit && (rc = page_limit(limit, &page.limit, ret_error)))
+        return rc;
+    if (order && strcmp(order, "asc") != 0 && strcmp(order, "desc") != 0)
+        return body_refused(ret_error, "invalid_value", "order", "order: \"%.*s\" is neither asc nor desc", SHOWN_BYTES,
+                            order);
+    page.is_ascending = order && strcmp(order, "asc") == 0;
+    page.after = after && *after ? after : NULL;
+    *ret = page;
+    return 0;
+}
+
+/* ---- metadata ---- */
+
+static size_t n_chars(const char *s)
+{
+    size_t n = 0;
+    for (; *s; s++)
+        n += ((unsigned char)*s & 0xc0) != 0x80;
+    return n;
+}
+
+static int check_pair(const json *map, const json *member, struct http_error *ret)
+{
+    const char *key = json_key(member);
+    if (json_type(member) != JSON_STRING)
+        return body_refused(ret, "invalid_type", "metadata", "metadata: \"%.*s\" is a %s; strings are taken", SHOWN_BYTES,
+                            key, json_type_name(json_type(member)));
+    if (n_chars(key) > LIMIT_METADATA_KEY)
+        return body_refused(ret, "invalid_value", "metadata", "metadata: a key of %zu characters; at most %d are taken",
+                            n_chars(key), LIMIT_METADATA_KEY);
+    if (n_chars(json_str(member)) > LIMIT_METADATA_VALUE)
+        return body_refused(ret, "invalid_value", "metadata",
+                            "metadata: the value of \"%.*s\" has %zu characters; at most %d are taken", SHOWN_BYTES, key,
+                            n_chars(json_str(member)), LIMIT_METADATA_VALUE);
+    if (json_has_duplicate(map, key))
+        return body_refused(ret, "invalid_value", "metadata", "metadata: \"%.*s\" occurs twice", SHOWN_BYTES, key);
+    return 0;
+}
+
+int metadata_parse(const json *o, struct arena *a, const char **ret, struct http_error *ret_error)
+{
+    const json *map = NULL;
+    struct buf b;
+    int rc = body_object(o, "metadata", &map, ret_error);
+    *ret = NULL;
+    if (rc || !map)
+        return rc;
+    if (json_count(map) > LIMIT_METADATA_PAIRS)
+        return body_refused(ret_error, "invalid_value", "metadata", "metadata: %zu pairs, at most %d are taken",
+                            json_count(map), LIMIT_METADATA_PAIRS);
+    for (const json *it = json_first(map); it; it = json_next(it))
+        if ((rc = check_pair(map, it, ret_error)))
+            return rc;
+    buf_init(&b, METADATA_BYTES);
+    json_write(map, &b);
+    *ret = buf_error(&b) ? NULL : arena_copy(a, b.data, b.len);
+    buf_done(&b);
+    return *ret ? 0 : out_of_memory(ret_error);
+}
+
+json *metadata_json(const char *text)
+{
+    json *j = NULL;
+    struct err ignored;
+    if (text && json_parse(text, strlen(text), &j, &ignored) == 0)
+        return j;
+    return json_object();
+}
