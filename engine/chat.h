@@ -1,16 +1,23 @@
 /*
  * Chat rendering as a list of segments.
  *
- * A segment starts at a control token and is the text of one message in the model's markup. Its text depends only on its own message, on being first
- * or not, and on the previous role, so that the ids of a window are the segments' ids in a row and every turn is a prefix of the next. The family
- * (ChatML today) is recognised from the model's own template; chat_new then renders synthetic chats both ways and compares text and ids: a template
- * that isn't what it looks like is refused by name.
+ * A segment starts at a control token and is the text of one message in the model's markup. Its
+ * text depends only on its own message, on being first or not, and on the previous role, so that
+ * the ids of a window are the segments' ids in a row and every turn is a prefix of the next. The
+ * family (ChatML today) is recognised from the model's own template; chat_new then renders
+ * synthetic chats both ways and compares text and ids: a template that isn't what it looks like is
+ * refused by name.
  *
- * Content never becomes control tokens: in a segment only the markup is encoded with specials; text between two control tokens
- * (markup and content together) is encoded as one run without them.
+ * Content never becomes control tokens: in a segment only the markup is encoded with specials; text
+ * between two control tokens (markup and content together) is encoded as one run without them.
  *
- * An assistant message may carry the ids it was generated with. They are used as they are (what the model wrote, not what its text re-tokenises to),
- * then the bytes of the text that they don't cover are encoded, then the end of turn.
+ * An assistant message may carry the ids it was generated with. Those whose bytes are a beginning
+ * of its text are used as they are (what the model wrote, not what its text re-tokenises to) up to
+ * the first that isn't, or that is a control token; then the bytes of the text that they don't
+ * cover are encoded, then the end of turn.
+ *
+ * BOS: put once, before the first segment, if the model wants one (add_bos_token) or the template
+ * prints it.
  */
 #ifndef HEARTH_ENGINE_CHAT_H
 #define HEARTH_ENGINE_CHAT_H
@@ -37,25 +44,36 @@ struct chat_message {
 struct chat;
 
 /*
- * `template_text` is the model's own Jinja source (NULL: none). `override` is NULL or a family name ("chatml") or the text of a template file.
- * ERR_UNSUPPORTED names the template (its first line) and the option --chat-template.  tok is borrowed for the chat's life.
+ * `template_text` is the model's own Jinja source (NULL: none). `override` is NULL or a family name
+ * ("chatml") or the text of a template file. ERR_UNSUPPORTED names the template (its first line)
+ * and the option --chat-template.  tok is borrowed for the chat's life.
  */
 int chat_new(const struct tok *tok, const char *template_text, const char *override, struct chat **ret, struct err *e) MUST_USE;
 void chat_free(struct chat *c);
 const char *chat_family(const struct chat *c); /* "chatml" */
-/* The system text that the template adds when the first message isn't a system message; NULL: none. */
+/*
+ * The system text that the template adds when the first message isn't a system message; NULL: none.
+ */
 const char *chat_default_system(const struct chat *c);
 
-/* Appends the ids of the message's segment. prev = CHAT_NONE: it is the first. When first and not a system message, the default system segment (if any) comes before it. */
+/*
+ * Appends the ids of the message's segment. prev = CHAT_NONE: it is the first. When first and not a
+ * system message, the default system segment (if any) comes before it.
+ */
 int chat_segment(const struct chat *c, const struct chat_message *m, enum chat_role prev, struct ids *ret, struct err *e) MUST_USE;
 /* Appends the ids of the generation prompt (the head of an assistant segment). */
 int chat_generation_prompt(const struct chat *c, struct ids *ret, struct err *e) MUST_USE;
-/* Appends what closes an assistant segment after its generated tokens: "<|im_end|>\n". had_eog: the end-of-turn token itself was generated (and is in the ids). */
+/*
+ * Appends what closes an assistant segment after its generated tokens: "<|im_end|>\n". had_eog: the
+ * end-of-turn token itself was generated (and is in the ids).
+ */
 int chat_end_of_turn(const struct chat *c, bool had_eog, struct ids *ret, struct err *e) MUST_USE;
 
 /*
- * The whole window: segments in a row, plus the generation prompt. ret_text (may be NULL) is the text as the template would print it. ret_starts (may be NULL) [n + 1]:
- * index into the ids at which each message's segment starts, and the end.
+ * The whole window: segments in a row, plus the generation prompt. ret_text (may be NULL) is the
+ * text as the template would print it. ret_starts (may be NULL) [n + 1]: index into the ids at
+ * which each message's own segment starts (behind BOS and the default system segment, which belong
+ * to no message), and the end of the last segment (before the generation prompt).
  */
 struct chat_rendering {
     struct ids *ids;

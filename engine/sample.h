@@ -1,7 +1,9 @@
 /*
- * Sampling: logits → one token. Definitions and order as in docs/SAMPLING.md (bias, repetition, frequency and presence penalties, temperature, top-k, softmax,
- * top-p, min-p, draw); temperature 0 is greedy (lowest id among equals). Sums in double. One seeded generator a request, one draw a position:
- * the k-th draw depends on (seed, k) alone, so that neither batch-mates, cached prefixes nor speculation change it.
+ * Sampling: logits → one token. Definitions and order as in docs/SAMPLING.md (bias, repetition,
+ * frequency and presence penalties, temperature, top-k, softmax, top-p, min-p, draw); temperature 0
+ * is greedy (lowest id among equals). Sums in double. One seeded generator a request, one draw a
+ * position: the k-th draw depends on (seed, k) alone, so that neither batch-mates, cached prefixes
+ * nor speculation change it.
  */
 #ifndef HEARTH_ENGINE_SAMPLE_H
 #define HEARTH_ENGINE_SAMPLE_H
@@ -41,12 +43,16 @@ void sampler_see_prompt(struct sampler *s, const int32_t *ids, size_t n);
 void sampler_accept(struct sampler *s, int32_t id);
 
 /*
- * Draws from logits[n_vocab], which are used as scratch. One NaN is never chosen (treated as −inf); +inf, all NaN or all −inf: ERR_CORRUPT, "logits hold …".
- * The position of the draw is the number of tokens accepted so far.
+ * Draws from logits[n_vocab], which are used as scratch. One NaN is never chosen (treated as −inf);
+ * +inf, all NaN or all −inf: ERR_CORRUPT, "logits hold …". The position of the draw is the number
+ * of tokens accepted so far.
  */
 int sampler_draw(struct sampler *s, float *logits, int32_t *ret_id, struct err *e) MUST_USE;
 
-/* The distribution itself (probe, tests): probs[n_vocab] by id. And the draw for a given u in [0, 1). */
+/*
+ * The distribution itself (probe, tests): probs[n_vocab] by id. And the draw for a given u in [0,
+ * 1).
+ */
 int sampler_probs(struct sampler *s, float *logits, double *ret_probs, struct err *e) MUST_USE;
 int sampler_draw_u(struct sampler *s, float *logits, double u, int32_t *ret_id, struct err *e) MUST_USE;
 

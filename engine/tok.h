@@ -1,9 +1,10 @@
 /*
  * Tokenizers: bytes → token ids → bytes. Read-only after tok_new, usable from any thread at once.
  *
- * Byte-level BPE: split by the model's pre-tokenizer (tok_split.c, PCRE2 without JIT), then merge by rank within each piece with a heap,
- * so that time is near-linear (512 KiB of one letter < 2 s). Text from people never gives control tokens: with special = false the
- * strings of CONTROL tokens are ordinary text; USER_DEFINED tokens are always matched.
+ * Byte-level BPE: split by the model's pre-tokenizer (tok_split.c, PCRE2 without JIT), then merge
+ * by rank within each piece with a heap, so that time is near-linear (512 KiB of one letter < 2 s).
+ * Text from people never gives control tokens: with special = false the strings of CONTROL tokens
+ * are ordinary text; USER_DEFINED tokens are always matched.
  */
 #ifndef HEARTH_ENGINE_TOK_H
 #define HEARTH_ENGINE_TOK_H
@@ -22,7 +23,10 @@ struct tok_str {
     size_t n;
 };
 
-/* What a tokenizer is made of: borrowed only during tok_new. Filled from a GGUF (engine/model.c) or by hand (tests). */
+/*
+ * What a tokenizer is made of: borrowed only during tok_new. Filled from a GGUF (engine/model.c) or
+ * by hand (tests).
+ */
 struct tok_spec {
     const char *model;           /* "gpt2" */
     const char *pre;             /* "smollm", "gpt-2", "qwen2" */
@@ -37,22 +41,37 @@ struct tok_spec {
 
 struct tok;
 
-/* ERR_UNSUPPORTED names an unknown model or pre-tokenizer and lists the known ones; ERR_CORRUPT: ids out of range, a merge without a space,
- * an empty or doubled piece where that matters, no way to spell some byte. */
+/* ERR_UNSUPPORTED names an unknown model or pre-tokenizer and lists the known ones; ERR_CORRUPT:
+ * ids out of range, a merge without a space, an empty piece, two special tokens of one spelling, no
+ * single-byte token at all. Of doubled ordinary pieces the lowest id is used.
+ *
+ * Some vocabularies (SmolLM2's) lack a few bytes that their training text never had: 04 06 13 14 16
+ * 1D, C0 C1, F1 F2, F5 and up. Such a byte in a text gives no token, as in the models' own
+ * tokenizers. Bytes that aren't UTF-8 end a run for the pre-tokenizer; each stretch of them is a
+ * piece of its own. */
 int tok_new(const struct tok_spec *spec, struct tok **ret, struct err *e) MUST_USE;
 void tok_free(struct tok *t);
 
-/* Appends the ids of text[0, n) (any bytes; a NUL is a byte). special: strings of CONTROL tokens become them. No BOS is added. */
+/*
+ * Appends the ids of text[0, n) (any bytes; a NUL is a byte). special: strings of CONTROL tokens
+ * become them. No BOS is added.
+ */
 int tok_encode(const struct tok *t, const char *text, size_t n, bool special, struct ids *ret, struct err *e) MUST_USE;
 
-/* The bytes of one token (not NUL-terminated), borrowed from t; control tokens give their spelling. NULL and n = 0 for an id out of range. */
+/*
+ * The bytes of one token (not NUL-terminated), borrowed from t; control tokens give their spelling.
+ * NULL and n = 0 for an id out of range.
+ */
 const char *tok_piece(const struct tok *t, int32_t id, size_t *ret_n);
 /* The id whose spelling is exactly s (control and user-defined ones included), or -1. */
 int32_t tok_find(const struct tok *t, const char *s, size_t n);
 
 size_t tok_n_vocab(const struct tok *t);
 bool tok_is_control(const struct tok *t, int32_t id);
-/* End of generation: eos, eot, and the control tokens by the names that models use for it (<|im_end|>, <|endoftext|>, <|eot_id|>, …). */
+/*
+ * End of generation: eos, eot, and the control tokens by the names that models use for it
+ * (<|im_end|>, <|endoftext|>, <|eot_id|>, …).
+ */
 bool tok_is_eog(const struct tok *t, int32_t id);
 int32_t tok_bos(const struct tok *t); /* -1: none, or not to be added */
 /* Hash over all that decides ids: pieces, types, merges, pre-tokenizer, flags. */
