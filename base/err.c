@@ -50,8 +50,8 @@ static void keep_formatted(struct err *e, const char raw[RAW_BYTES], int n)
         return;
     }
     bool is_cut = (size_t)n >= RAW_BYTES;
-    size_t len = is_cut ? RAW_BYTES - 1 : (size_t)n;
-    keep(e->text, raw, is_cut ? utf8_complete(raw, len) : len, is_cut);
+    /* Half a character at the end of raw is far behind what is kept. */
+    keep(e->text, raw, is_cut ? RAW_BYTES - 1 : (size_t)n, is_cut);
 }
 
 int err_setv(struct err *e, int code, const char *fmt, va_list ap)

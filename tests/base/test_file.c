@@ -147,6 +147,48 @@ static void whichever_call_fails_the_file_is_old_or_whole(void **state)
     assert_true(n_old >= 8 && n_new >= 2);
 }
 
+static char order[200];
+static int noted_openat(int at, const char *name, int flags, mode_t mode)
+{
+    strncat(order, flags & O_DIRECTORY ? "dir " : "open ", 10);
+    return openat(at, name, flags, mode);
+}
+static ssize_t noted_write(int fd, const void *p, size_t n)
+{
+    strncat(order, "write ", 10);
+    return write(fd, p, n);
+}
+static int noted_fsync(int fd)
+{
+    strncat(order, "fsync ", 10);
+    return fsync(fd);
+}
+static int noted_close(int fd)
+{
+    strncat(order, "close ", 10);
+    return close(fd);
+}
+static int noted_renameat(int a, const char *from, int b, const char *to)
+{
+    strncat(order, "rename ", 10);
+    return renameat(a, from, b, to);
+}
+
+static void the_bytes_are_on_disk_before_the_name(void **state)
+{
+    (void)state;
+    struct err e;
+    sys.openat = noted_openat;
+    sys.write = noted_write;
+    sys.fsync = noted_fsync;
+    sys.close = noted_close;
+    sys.renameat = noted_renameat;
+    order[0] = '\0';
+    assert_int_equal(file_write(path, "content", 7, &e), 0);
+    sys_reset();
+    assert_string_equal(order, "open write fsync close rename dir fsync close ");
+}
+
 static void interrupted_calls_are_made_again(void **state)
 {
     (void)state;
@@ -185,11 +227,12 @@ static void leftovers_of_a_killed_process_are_passed_over(void **state)
     (void)state;
     struct err e;
     assert_int_equal(file_write(path, "x", 1, &e), 0);
-    for (int i = 0; i < 6; i++) { /* the next few names of our own pid */
+    for (int k = 0; k < 300; k++) { /* the next few names of our own pid, with a gap now and then */
         char name[200];
-        for (int k = 0; k < 40; k += 2) {
-            snprintf(name, sizeof(name), "%s.%ld-%d.tmp", path, (long)getpid(), k + i * 40);
-            int fd = open(name, O_CREAT | O_WRONLY, 0600);
+        snprintf(name, sizeof(name), "%s.%ld-%d.tmp", path, (long)getpid(), k);
+        int fd = k % 10 == 9 ? -1 : open(name, O_CREAT | O_WRONLY, 0600);
+        if (fd >= 0) {
+            assert_int_equal(write(fd, "leftover", 8), 8);
             close(fd);
         }
     }
@@ -420,6 +463,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_written_file_is_private_and_reads_back),
         TEST(whichever_call_fails_the_file_is_old_or_whole),
+        TEST(the_bytes_are_on_disk_before_the_name),
         TEST(interrupted_calls_are_made_again),
         TEST(no_space_names_the_file_and_the_reason),
         TEST(leftovers_of_a_killed_process_are_passed_over),

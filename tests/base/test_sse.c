@@ -57,6 +57,8 @@ static void events_are_the_same_for_every_split(void **state)
         {"data: a\n\n", "message|a;"},
         {"data: a\r\rdata: b\r\n\r\ndata: c\n\n", "message|a;message|b;message|c;"},
         {"data: a\r\n\r\n\r\ndata: b\r\n\r\n", "message|a;message|b;"},
+        {"event: x\r\ndata: a\r\ndata: b\r\n\r\n", "x|a\nb;"},
+        {"event: x\rdata: a\rdata: b\r\r\n", "x|a\nb;"},
         {"event: x\ndata: {\"a\":1}\n\ndata: [DONE]\n\n", "x|{\"a\":1};message|[DONE];"},
         {"data: YHOO\ndata: +2\ndata: 10\n\n", "message|YHOO\n+2\n10;"},
         {": test stream\n\ndata: first event\nid: 1\n\ndata:second event\nid\n\ndata:  third "
