@@ -2,6 +2,8 @@
  * characters, in which a vocabulary is written. */
 #include "tests/scripted/vocab.h"
 
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,12 +11,12 @@
 #include "base/utf8.h"
 
 struct vocab {
-    struct tok_str bytes[VOCAB_MAX];  /* what a token stands for */
-    struct tok_str pieces[VOCAB_MAX]; /* its spelling */
-    int32_t types[VOCAB_MAX];
+    struct tok_str *bytes;  /* [n] what a token stands for */
+    struct tok_str *pieces; /* [n] its spelling */
+    int32_t *types;         /* [n] */
     struct tok_str merges[64];
     size_t n_merges;
-    int n;
+    int n, cap;
 };
 
 /* In order of rank. Both halves exist by the time a merge is listed. */
@@ -68,12 +70,28 @@ static int take(struct buf *b, struct tok_str *ret, struct err *e)
     return 0;
 }
 
+static bool grow(struct vocab *v)
+{
+    const int cap = v->cap ? 2 * v->cap : 512;
+    struct tok_str *bytes = realloc(v->bytes, (size_t)cap * sizeof *bytes);
+    v->bytes = bytes ? bytes : v->bytes;
+    struct tok_str *pieces = realloc(v->pieces, (size_t)cap * sizeof *pieces);
+    v->pieces = pieces ? pieces : v->pieces;
+    int32_t *types = realloc(v->types, (size_t)cap * sizeof *types);
+    v->types = types ? types : v->types;
+    v->cap = bytes && pieces && types ? cap : v->cap;
+    return v->cap == cap;
+}
+
 static int push(struct vocab *v, const char *bytes, size_t n, int32_t type, struct err *e)
 {
     struct buf b;
     int rc;
     if (v->n == VOCAB_MAX) {
         return err_set(e, ERR_LIMIT, "more than %d tokens", VOCAB_MAX);
+    }
+    if (v->n == v->cap && !grow(v)) {
+        return err_set(e, ERR_NOMEM, "out of memory for the vocabulary");
     }
     buf_init(&b, (size_t)4 * VOCAB_PIECE_BYTES_MAX);
     buf_add(&b, bytes, n);
@@ -173,6 +191,9 @@ void vocab_free(struct vocab *v)
     for (size_t i = 0; i < v->n_merges; i++) {
         free((void *)(uintptr_t)v->merges[i].s);
     }
+    free(v->bytes);
+    free(v->pieces);
+    free(v->types);
     free(v);
 }
 
@@ -199,9 +220,20 @@ int vocab_size(const struct vocab *v)
     return v->n;
 }
 
-int vocab_tok(const struct vocab *v, struct tok **ret, struct err *e)
+int vocab_fill(struct vocab *v, int n, struct err *e)
 {
-    const struct tok_spec spec = {
+    char piece[32];
+    int rc = 0;
+    while (v->n < n && !rc) {
+        const int len = snprintf(piece, sizeof piece, " w%d", v->n); /* unlike any piece above */
+        rc = push(v, piece, (size_t)len, TOK_NORMAL, e);
+    }
+    return rc;
+}
+
+void vocab_spec(const struct vocab *v, struct tok_spec *ret)
+{
+    *ret = (struct tok_spec){
         .model = "gpt2",
         .pre = "qwen2",
         .pieces = v->pieces,
@@ -213,5 +245,11 @@ int vocab_tok(const struct vocab *v, struct tok **ret, struct err *e)
         .eos = VOCAB_IM_END,
         .eot = -1,
     };
+}
+
+int vocab_tok(const struct vocab *v, struct tok **ret, struct err *e)
+{
+    struct tok_spec spec;
+    vocab_spec(v, &spec);
     return tok_new(&spec, ret, e);
 }

@@ -22,7 +22,7 @@
 
 enum { VOCAB_ENDOFTEXT = 256, VOCAB_IM_START = 257, VOCAB_IM_END = 258 };
 
-#define VOCAB_MAX 4096
+#define VOCAB_MAX 300000
 #define VOCAB_PIECE_BYTES_MAX 512
 
 struct vocab;
@@ -33,6 +33,10 @@ void vocab_free(struct vocab *v);
  * when there is none. ERR_LIMIT, ERR_INVAL (empty), ERR_NOMEM. */
 int vocab_add(struct vocab *v, const char *bytes, size_t n, int32_t *ret, struct err *e) MUST_USE;
 int vocab_size(const struct vocab *v);
+/* Adds pieces that no merge makes until there are n. */
+int vocab_fill(struct vocab *v, int n, struct err *e) MUST_USE;
+/* What tok_new wants, borrowed until the vocabulary changes. */
+void vocab_spec(const struct vocab *v, struct tok_spec *ret);
 /* A tokenizer of what is in it now. */
 int vocab_tok(const struct vocab *v, struct tok **ret, struct err *e) MUST_USE;
 

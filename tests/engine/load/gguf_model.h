@@ -1,0 +1,25 @@
+/* A synthetic llama model as a GGUF: any shape and type, pseudo-random weights, the vocabulary of tests/scripted/vocab.h filled up, ChatML. */
+#ifndef HEARTH_TESTS_GGUF_MODEL_H
+#define HEARTH_TESTS_GGUF_MODEL_H
+
+#include "tests/engine/load/gguf_writer.h"
+
+struct gguf_model {
+    int n_vocab, n_embd, n_ff, n_layers, n_heads, n_kv_heads, head_dim, n_ctx;
+    uint32_t type;       /* of the matrices */
+    uint32_t embd_type;  /* of token_embd */
+    int64_t output_type; /* of output.weight; −1: tied to token_embd */
+    uint64_t seed;
+};
+
+/* 2 layers, 3 heads of 32 over 1 KV head, 300 tokens, 512 positions; all shapes are multiples of 32. K-quants need n_embd, n_ff and
+ * heads × head_dim in multiples of 256: gguf_model_k_shape makes them so. */
+struct gguf_model gguf_model_small(uint32_t type);
+void gguf_model_k_shape(struct gguf_model *m);
+
+/* Puts all keys and tensors into an initialised writer. */
+void gguf_model_put(const struct gguf_model *m, struct gguf_writer *w);
+/* init, put, save, done. false with errno. */
+bool gguf_model_save(const struct gguf_model *m, const char *path);
+
+#endif
