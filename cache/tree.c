@@ -319,12 +319,7 @@ int tree_add(struct tree *t, struct node *parent, const struct node_new *w, stru
     tree_id(parent->id, w->ids, w->count, id);
     rc = node_new(t, id, &n, e);
     if (rc) {
-        if (!parent->n_children) { /* rule of children_remove: no array without children */
-            free(parent->children);
-            parent->children = NULL;
-            parent->cap_children = 0;
-        }
-        return rc;
+        return rc; /* the array's new room stays: it goes with its node */
     }
     n->parent = parent;
     n->depth = parent->depth + 1;

@@ -86,6 +86,23 @@ void fake_verify(const struct kv_seq *seq, uint64_t salt, const int32_t *ids)
     }
 }
 
+void fake_verify_rest(const struct kv_seq *seq)
+{
+    const int used = seq->n_tokens % KV_BLOCK;
+    if (!used) {
+        return;
+    }
+    struct kv_block *b = seq->blocks[seq->n_tokens / KV_BLOCK];
+    const struct kv_shape *s = kv_pool_shape(b->pool);
+    for (int pos = used; pos < KV_BLOCK; pos++) {
+        for (int i = 0; i < s->n_layers * s->n_kv_heads * s->head_dim; i++) {
+            const int lh = i / s->head_dim, dim = i % s->head_dim;
+            assert_int_equal(*element(s, b, lh, false, pos, dim), 0);
+            assert_int_equal(*element(s, b, lh, true, pos, dim), 0);
+        }
+    }
+}
+
 uint64_t fake_salt(const char *owner)
 {
     uint64_t h = 1;
@@ -143,6 +160,7 @@ int fake_turn(struct cache *c, const char *owner, uint64_t who, const int32_t *i
     struct kv_seq *seq = cache_lease_seq(l);
     assert_int_equal(seq->n_tokens, found.n_tokens);
     fake_verify(seq, fake_salt(owner), ids);
+    fake_verify_rest(seq);
     assert_int_equal(cache_reserve(l, n - seq->n_tokens, &e), 0);
     fake_compute(seq, fake_salt(owner), ids, n - seq->n_tokens);
     assert_int_equal(cache_publish(l, ids, 0, &e), 0);
