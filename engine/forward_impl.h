@@ -1,0 +1,95 @@
+/* Between forward.c (the pass), forward_attn.c (attention's plan and steps) and forward_probe.c. Nobody else includes it. */
+#ifndef HEARTH_ENGINE_FORWARD_IMPL_H
+#define HEARTH_ENGINE_FORWARD_IMPL_H
+
+#include "engine/forward.h"
+#include "engine/kernels.h"
+#include "engine/pool.h"
+
+/* Rows that go through a group of columns together: their int8 stay in the second cache, the group's weights in the first. A multiple of the tile's 3. */
+#define FWD_ROWS 48
+/* Columns of a work item, at most: 4 groups. */
+#define FWD_GROUPS 4
+/* Queries (rows × heads of one KV head) of an attention tile, about. */
+#define FWD_QUERIES 48
+
+/* A row of the pass: one position of one sequence. */
+struct fwd_row {
+    const struct kv_seq *seq;
+    float *logits; /* where its logits go; NULL: not wanted */
+    int pos;
+};
+
+/* Neighbouring rows of one sequence that attend together. */
+struct fwd_tile {
+    int row0, n_rows;
+    int n_spans;
+    int state0; /* split by spans: index of its first state; −1: one item goes through all spans */
+};
+
+struct fwd_attn_item {
+    int tile, kv_head;
+    int span; /* −1: all */
+};
+
+/* What each thread writes to while it works on an item. */
+struct fwd_thread {
+    float *tile;   /* results of a matrix product: [FWD_ROWS, …] */
+    float *row;    /* one row of any width */
+    float *q;      /* [queries, head_dim] */
+    float *acc, *acc2; /* [queries, head_dim] */
+    float *m, *l, *m2, *l2; /* [queries] */
+    float *expanded; /* [64, head_dim] */
+    int *pos;      /* [queries] */
+};
+
+/* Large scratch: grows with the number of rows, and is kept. */
+struct fwd_scratch {
+    int cap_rows;
+    void *memory;
+    size_t memory_bytes;
+    struct fwd_row *rows;
+    float *x;               /* [rows, n_embd]: the residual stream */
+    float *q;               /* [rows, n_heads · head_dim]: queries, then attention's result in their place */
+    struct act in, att, ff; /* inputs of q k v gate up and lm_head; of o; of down */
+    struct fwd_tile *tiles;
+    int n_tiles;
+    struct fwd_attn_item *items;
+    int n_items, cap_items;
+    float *state_m, *state_l, *state_acc; /* of split tiles: [state, span, kv_head, query] */
+    size_t cap_states;
+};
+
+struct forward {
+    const struct model *m;
+    struct kv_shape kv;
+    const struct kernels *k;
+    struct pool *pool;
+    int n_threads;
+    struct fwd_thread *threads;
+    void *thread_memory;
+    int tile_queries; /* capacity of a thread's q */
+    struct fwd_scratch s;
+    int n_rows;       /* of the running pass, or what is left of it in the last layer */
+    atomic_uint_fast64_t progress;
+};
+
+static inline size_t fwd_round(size_t n, size_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+/* Runs fn over items on the pool. */
+static inline void fwd_run(struct forward *f, pool_fn fn, void *ctx, int n_items)
+{
+    pool_run(f->pool, fn, ctx, n_items);
+}
+
+/* Cuts f->n_rows rows into tiles and items; ERR_NOMEM. */
+int fwd_attn_plan(struct forward *f, struct err *e) MUST_USE;
+/* Attention of a layer for all rows: f->s.q → f->s.q, and into f->s.att for the matrix `o`. */
+void fwd_attn(struct forward *f, int layer);
+/* Writes a finished row into an act as the matrices want it; col0 and n multiples of 32 when quantised. */
+void fwd_act_write(const struct forward *f, struct act *a, int row, int col0, int n, const float *x);
+
+#endif

@@ -1,0 +1,111 @@
+/*
+ * The numerics probe: a fixed pseudo-random input through every kernel, and the hash of the output bits. By the rules of kernels.h it is the same on every CPU and
+ * instruction set; should a compiler or libm ever break one of them, KV blocks made before are another model's.
+ */
+#include <string.h>
+
+#include "base/hash.h"
+#include "engine/forward_impl.h"
+
+enum { PROBE_ROWS = 4, PROBE_IN = 256, PROBE_OUT = 32, PROBE_QUERIES = 5, PROBE_DIM = 32 };
+
+/* −1 … 1, of a fixed sequence. */
+static void fill(uint32_t *seed, float *x, int n)
+{
+    for (int i = 0; i < n; i++) {
+        *seed = *seed * 1664525 + 1013904223;
+        x[i] = (float)((int32_t)*seed >> 8) * 0x1p-23f;
+    }
+}
+
+struct probe {
+    const struct kernels *k;
+    struct hash_state h;
+    uint32_t seed;
+};
+
+static void probe_products(struct probe *p)
+{
+    static _Thread_local float x[PROBE_ROWS * PROBE_IN], y[PROBE_ROWS * PROBE_OUT];
+    static _Thread_local int8_t q[PROBE_ROWS * PROBE_IN];
+    static _Thread_local struct act_block b[PROBE_ROWS * PROBE_IN / 32];
+    struct act a = {.n_in = PROBE_IN, .n_blocks = PROBE_IN / 32, .ldf = PROBE_IN, .q = q, .b = b, .f = x};
+    fill(&p->seed, x, PROBE_ROWS * PROBE_IN);
+    p->k->quantize(x, PROBE_ROWS * PROBE_IN / 32, q, b);
+    hash_add(&p->h, q, sizeof q);
+    hash_add(&p->h, b, sizeof b);
+    for (int layout = 0; layout < MAT_N_LAYOUTS; layout++) {
+        struct mat w;
+        if (mat_random(layout, PROBE_OUT, PROBE_IN, 7 + (uint64_t)layout, &w) < 0)
+            continue; /* out of memory: the fingerprint is another one, and everything a miss */
+        p->k->gemm[layout](&(struct gemm){.w = &w, .n_groups = PROBE_OUT / 16, .x = &a, .n_rows = PROBE_ROWS, .y = y, .ldy = PROBE_OUT});
+        hash_add(&p->h, y, sizeof y);
+        mat_done(&w);
+    }
+}
+
+static void probe_elements(struct probe *p)
+{
+    float x[64], w[64], y[64];
+    uint16_t half[64];
+    fill(&p->seed, x, 64);
+    fill(&p->seed, w, 64);
+    p->k->rms_norm(x, w, 64, 1e-5f, y);
+    hash_add(&p->h, y, sizeof y);
+    p->k->silu_mul(x, w, 64, y);
+    hash_add(&p->h, y, sizeof y);
+    p->k->rope(y, w, 64, 0.125f);
+    hash_add(&p->h, y, sizeof y);
+    p->k->add(y, x, 64);
+    p->k->to_f16(y, 64, half);
+    hash_add(&p->h, half, sizeof half);
+    for (int i = 0; i < 64; i++)
+        x[i] = 90 * x[i];
+    p->k->exp(x, 64, y);
+    hash_add(&p->h, y, sizeof y);
+}
+
+static void probe_attention(struct probe *p)
+{
+    static _Thread_local uint16_t kv[2][64 * PROBE_DIM];
+    static _Thread_local float values[64 * PROBE_DIM], expanded[64 * PROBE_DIM];
+    float q[PROBE_QUERIES * PROBE_DIM], acc[PROBE_QUERIES * PROBE_DIM], out[PROBE_DIM], m[PROBE_QUERIES], l[PROBE_QUERIES];
+    const unsigned char *blocks[2] = {(const unsigned char *)kv[0], (const unsigned char *)kv[1]};
+    const int pos[PROBE_QUERIES] = {40, 41, 42, 43, 44};
+    for (int i = 0; i < 2; i++) {
+        fill(&p->seed, values, 64 * PROBE_DIM);
+        p->k->to_f16(values, 64 * PROBE_DIM, kv[i]);
+    }
+    fill(&p->seed, q, PROBE_QUERIES * PROBE_DIM);
+    p->k->attn_span(&(struct attn_span){.head_dim = PROBE_DIM, .n_q = PROBE_QUERIES, .q = q, .pos = pos, .n_blocks = 2, .kv = blocks, .m = m, .l = l, .acc = acc, .scratch = expanded});
+    p->k->attn_merge(&m[0], &l[0], acc, (float[2]){m[1], l[1]}, acc + PROBE_DIM, PROBE_DIM);
+    p->k->attn_finish(l[0], acc, PROBE_DIM, out);
+    hash_add(&p->h, acc, sizeof acc);
+    hash_add(&p->h, m, sizeof m);
+    hash_add(&p->h, l, sizeof l);
+    hash_add(&p->h, out, sizeof out);
+}
+
+/* Three rows of the rotation table: it comes from the C library's sin and cos. */
+static void probe_rope(struct probe *p, const struct model *m)
+{
+    const size_t n = (size_t)m->params.n_rot;
+    const int last = m->params.n_ctx_train - 1, rows[3] = {last < 1 ? last : 1, last / 3, last};
+    if (!m->rope || last < 0)
+        return;
+    for (int i = 0; i < 3; i++)
+        hash_add(&p->h, m->rope + (size_t)rows[i] * n, n * sizeof(float));
+}
+
+void forward_numerics_probe(struct forward *f, uint8_t ret[32])
+{
+    struct probe p = {.k = f->k, .seed = 1};
+    const uint32_t before = numerics_enter();
+    hash_init(&p.h);
+    probe_products(&p);
+    probe_elements(&p);
+    probe_attention(&p);
+    probe_rope(&p, f->m);
+    hash_end(&p.h, ret);
+    numerics_leave(before);
+}

@@ -1,0 +1,36 @@
+/*
+ * The kernels' source, compiled once for each vector header. The including file has defined KERN_TABLE (the name of the table) and KERN_NAME (the isa), and
+ * included its vec_*.h. See kernels.h for the rules that keep the bits equal.
+ */
+#include "engine/kernels.h"
+
+#include "engine/kern_impl_math.h"
+#include "engine/kern_impl_gemm.h"
+#include "engine/kern_impl_float.h"
+#include "engine/kern_impl_attn.h"
+
+const struct kernels KERN_TABLE = {
+    .name = KERN_NAME,
+    .gemm = {
+        [MAT_U4_D] = gemm_u4_d,
+        [MAT_U4_DM] = gemm_u4_dm,
+        [MAT_U4_K] = gemm_u4_k,
+        [MAT_S8_D] = gemm_s8_d,
+        [MAT_S8_DM] = gemm_s8_dm,
+        [MAT_S8_K] = gemm_s8_k,
+        [MAT_S8_K16] = gemm_s8_k16,
+        [MAT_F32] = gemm_f32,
+        [MAT_F16] = gemm_f16,
+        [MAT_BF16] = gemm_bf16,
+    },
+    .rms_norm = rms_norm,
+    .quantize = quantize,
+    .silu_mul = silu_mul,
+    .rope = rope,
+    .add = add,
+    .to_f16 = to_f16,
+    .exp = exp_all,
+    .attn_span = attn_span,
+    .attn_merge = attn_merge,
+    .attn_finish = attn_finish,
+};

@@ -1,0 +1,456 @@
+/*
+ * Packing: GGML's rows of blocks become groups of 16 columns (the layouts are drawn in mat.h), losslessly: every packed weight dequantises to the very float that the file's
+ * type defines. Nothing is requantised; types that share an arithmetic share a layout.
+ *
+ *   file:    row 0: [block][block]…            packed:  group 0: [block of rows 0–15][block of rows 0–15]…
+ *            row 1: [block][block]…                     group 1: …
+ *
+ * Rows past n_out in the last group are zero and give zero.
+ */
+#include "engine/mat.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/sys.h"
+#include "engine/f16.h"
+#include "engine/quant.h"
+
+/* One block of 32 weights (or 8 of a super-block), taken out of the file's bits. */
+struct block32 {
+    uint8_t q[32];  /* unsigned 4 bits, or signed 8 as bytes */
+    uint8_t s[2];   /* scale and minimum of U4_K and S8_K; the two scales of S8_K16 */
+};
+
+struct unpacker {
+    uint32_t quant_id;
+    int layout;
+    int n_values;   /* of a file block: 32 or 256 (float types: 1) */
+    int n_bytes;
+    int head_bytes; /* packed: before each file block's quants, 16 columns of it */
+    int sub_bytes;  /* packed: before each 32's quants */
+    int quant_bytes; /* packed: 16 columns × 32 */
+    int d_offset, m_offset; /* of the F16 scale and minimum in the file block; m −1: none */
+    /* Block i of 32 within the file block. */
+    void (*unpack)(const uint8_t *block, int i, struct block32 *ret);
+};
+
+static void unpack_nibbles(const uint8_t *qs, uint8_t q[32])
+{
+    for (int i = 0; i < 16; i++) {
+        q[i] = qs[i] & 15;
+        q[i + 16] = qs[i] >> 4;
+    }
+}
+
+static void unpack_q4_0(const uint8_t *b, int i, struct block32 *ret)
+{
+    (void)i;
+    unpack_nibbles(b + 2, ret->q);
+}
+
+static void unpack_q4_1(const uint8_t *b, int i, struct block32 *ret)
+{
+    (void)i;
+    unpack_nibbles(b + 4, ret->q);
+}
+
+/* The fifth bits lie in a little-endian word; `bias` makes them signed. */
+static void unpack_fives(const uint8_t *qh, const uint8_t *qs, int bias, uint8_t q[32])
+{
+    uint32_t high = (uint32_t)qh[0] | (uint32_t)qh[1] << 8 | (uint32_t)qh[2] << 16 | (uint32_t)qh[3] << 24;
+    unpack_nibbles(qs, q);
+    for (int i = 0; i < 32; i++)
+        q[i] = (uint8_t)((int)(q[i] | (high >> i & 1) << 4) - bias);
+}
+
+static void unpack_q5_0(const uint8_t *b, int i, struct block32 *ret)
+{
+    (void)i;
+    unpack_fives(b + 2, b + 6, 16, ret->q);
+}
+
+static void unpack_q5_1(const uint8_t *b, int i, struct block32 *ret)
+{
+    (void)i;
+    unpack_fives(b + 4, b + 8, 0, ret->q);
+}
+
+static void unpack_q8_0(const uint8_t *b, int i, struct block32 *ret)
+{
+    (void)i;
+    memcpy(ret->q, b + 2, 32);
+}
+
+static void unpack_iq4_nl(const uint8_t *b, int i, struct block32 *ret)
+{
+    static const int8_t values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+    (void)i;
+    unpack_nibbles(b + 2, ret->q);
+    for (int k = 0; k < 32; k++)
+        ret->q[k] = (uint8_t)values[ret->q[k]];
+}
+
+/* Eight pairs of 6-bit scale and minimum in 12 bytes. */
+static void unpack_scale_min(const uint8_t *p, int i, uint8_t s[2])
+{
+    if (i < 4) {
+        s[0] = p[i] & 63;
+        s[1] = p[i + 4] & 63;
+    } else {
+        s[0] = (uint8_t)((p[i + 4] & 15) | p[i - 4] >> 6 << 4);
+        s[1] = (uint8_t)(p[i + 4] >> 4 | p[i] >> 6 << 4);
+    }
+}
+
+static void unpack_q4_k(const uint8_t *b, int i, struct block32 *ret)
+{
+    const uint8_t *qs = b + 16 + 32 * (i / 2);
+    unpack_scale_min(b + 4, i, ret->s);
+    for (int k = 0; k < 32; k++)
+        ret->q[k] = i & 1 ? qs[k] >> 4 : qs[k] & 15;
+}
+
+static void unpack_q5_k(const uint8_t *b, int i, struct block32 *ret)
+{
+    const uint8_t *qh = b + 16, *qs = b + 48 + 32 * (i / 2);
+    unpack_scale_min(b + 4, i, ret->s);
+    for (int k = 0; k < 32; k++)
+        ret->q[k] = (uint8_t)((i & 1 ? qs[k] >> 4 : qs[k] & 15) | (qh[k] >> i & 1) << 4);
+}
+
+static void unpack_q6_k(const uint8_t *b, int i, struct block32 *ret)
+{
+    /* Halves of 128; in each, 32 low nibbles of parts 0 and 1, the same bytes' high nibbles for 2 and 3. */
+    const int half = i / 4, part = i % 4;
+    const uint8_t *ql = b + 64 * half + 32 * (part & 1), *qh = b + 128 + 32 * half;
+    for (int k = 0; k < 32; k++) {
+        int low = part < 2 ? ql[k] & 15 : ql[k] >> 4;
+        ret->q[k] = (uint8_t)((low | (qh[k] >> 2 * part & 3) << 4) - 32);
+    }
+    memcpy(ret->s, b + 192 + 2 * i, 2);
+}
+
+static void unpack_q3_k(const uint8_t *b, int i, struct block32 *ret)
+{
+    const uint8_t *hmask = b, *qs = b + 32 + 32 * (i / 4), *scales = b + 96;
+    for (int k = 0; k < 32; k++)
+        ret->q[k] = (uint8_t)((qs[k] >> 2 * (i % 4) & 3) - (hmask[k] >> i & 1 ? 0 : 4));
+    for (int h = 0; h < 2; h++) {
+        int j = 2 * i + h, low = j < 8 ? scales[j] & 15 : scales[j - 8] >> 4;
+        ret->s[h] = (uint8_t)((low | (scales[8 + j % 4] >> 2 * (j / 4) & 3) << 4) - 32);
+    }
+}
+
+#define U4 256 /* packed bytes of 16 columns × 32 */
+#define S8 512
+
+static const struct unpacker unpackers[] = {
+    {QUANT_Q4_0, MAT_U4_D, 32, 18, 32, 0, U4, 0, -1, unpack_q4_0},
+    {QUANT_Q4_1, MAT_U4_DM, 32, 20, 64, 0, U4, 0, 2, unpack_q4_1},
+    {QUANT_Q4_K, MAT_U4_K, 256, 144, 64, 32, U4, 0, 2, unpack_q4_k},
+    {QUANT_Q5_0, MAT_S8_D, 32, 22, 32, 0, S8, 0, -1, unpack_q5_0},
+    {QUANT_Q5_1, MAT_S8_DM, 32, 24, 64, 0, S8, 0, 2, unpack_q5_1},
+    {QUANT_Q8_0, MAT_S8_D, 32, 34, 32, 0, S8, 0, -1, unpack_q8_0},
+    {QUANT_IQ4_NL, MAT_S8_D, 32, 18, 32, 0, S8, 0, -1, unpack_iq4_nl},
+    {QUANT_Q5_K, MAT_S8_K, 256, 176, 64, 32, S8, 0, 2, unpack_q5_k},
+    {QUANT_Q6_K, MAT_S8_K16, 256, 210, 32, 32, S8, 208, -1, unpack_q6_k},
+    {QUANT_Q3_K, MAT_S8_K16, 256, 110, 32, 32, S8, 108, -1, unpack_q3_k},
+    {QUANT_F32, MAT_F32, 1, 4, 0, 0, 64, 0, -1, NULL},
+    {QUANT_F16, MAT_F16, 1, 2, 0, 0, 32, 0, -1, NULL},
+    {QUANT_BF16, MAT_BF16, 1, 2, 0, 0, 32, 0, -1, NULL},
+};
+
+static const struct unpacker *unpacker_find(uint32_t quant_id)
+{
+    for (size_t i = 0; i < sizeof unpackers / sizeof *unpackers; i++)
+        if (unpackers[i].quant_id == quant_id)
+            return &unpackers[i];
+    return NULL;
+}
+
+/* Packed bytes of one file block of 16 columns. */
+static size_t packed_block_bytes(const struct unpacker *u)
+{
+    size_t n32 = u->unpack ? (size_t)u->n_values / 32 : 1;
+    return (size_t)u->head_bytes + n32 * (size_t)(u->sub_bytes + u->quant_bytes);
+}
+
+/* Checks the shape and fills all of ret but the memory. */
+static int mat_plan(const struct mat_source *s, struct mat *ret, struct err *e)
+{
+    const struct unpacker *u = unpacker_find(s->quant_id);
+    if (!u) {
+        const struct quant_type *t = quant_type(s->quant_id);
+        if (t)
+            return err_set(e, ERR_UNSUPPORTED, "tensor type %s: matrices of it are not supported", t->name);
+        return err_set(e, ERR_UNSUPPORTED, "tensor type %u: unknown", (unsigned)s->quant_id);
+    }
+    if (s->n_out < 1 || s->n_in < 1 || s->n_out > INT_MAX / 2 || s->n_in > INT_MAX / 2)
+        return err_set(e, ERR_LIMIT, "matrix of %lld × %lld: each must be 1 … %d", (long long)s->n_out, (long long)s->n_in, INT_MAX / 2);
+    if (s->n_in % u->n_values != 0)
+        return err_set(e, ERR_CORRUPT, "matrix with rows of %lld: not a multiple of its type's block, %d", (long long)s->n_in, u->n_values);
+    size_t group = (size_t)(s->n_in / u->n_values) * packed_block_bytes(u); /* < 2^31 · 64 */
+    size_t n;
+    group = (group + 63) / 64 * 64;
+    if (__builtin_mul_overflow(group, (size_t)(s->n_out + 15) / 16, &n) || n > SIZE_MAX / 2)
+        return err_set(e, ERR_LIMIT, "matrix of %lld × %lld: too large", (long long)s->n_out, (long long)s->n_in);
+    *ret = (struct mat){.n_out = (int)s->n_out, .n_in = (int)s->n_in, .layout = u->layout, .n_bytes = n, .group_bytes = group};
+    return 0;
+}
+
+int mat_size(uint32_t quant_id, int64_t n_out, int64_t n_in, size_t *ret, struct err *e)
+{
+    struct mat m;
+    int r = mat_plan(&(struct mat_source){.quant_id = quant_id, .n_out = n_out, .n_in = n_in}, &m, e);
+    if (r == 0)
+        *ret = m.n_bytes;
+    return r;
+}
+
+static void pack_u4(uint8_t *dst, int column, const uint8_t q[32])
+{
+    for (int j = 0; j < 4; j++) {
+        uint32_t low, high;
+        memcpy(&low, q + 8 * j, 4);
+        memcpy(&high, q + 8 * j + 4, 4);
+        low |= high << 4;
+        memcpy(dst + 64 * j + 4 * column, &low, 4);
+    }
+}
+
+static void pack_s8(uint8_t *dst, int column, const uint8_t q[32])
+{
+    for (int j = 0; j < 8; j++)
+        memcpy(dst + 64 * j + 4 * column, q + 4 * j, 4);
+}
+
+/* One row of the file into its column of a group. */
+static void pack_column(const struct unpacker *u, const uint8_t *row, int64_t n_in, uint8_t *dst, int column)
+{
+    struct block32 b = {{0}, {0}};
+    for (int64_t k = 0; k < n_in; k += u->n_values, row += u->n_bytes) {
+        memcpy(dst + 2 * column, row + u->d_offset, 2);
+        if (u->m_offset >= 0)
+            memcpy(dst + 32 + 2 * column, row + u->m_offset, 2);
+        dst += u->head_bytes;
+        for (int i = 0; i < u->n_values / 32; i++) {
+            u->unpack(row, i, &b);
+            if (u->sub_bytes) {
+                dst[column] = b.s[0];
+                dst[16 + column] = b.s[1];
+            }
+            dst += u->sub_bytes;
+            (u->quant_bytes == U4 ? pack_u4 : pack_s8)(dst, column, b.q);
+            dst += u->quant_bytes;
+        }
+    }
+}
+
+static void pack_column_float(const struct unpacker *u, const uint8_t *row, int64_t n_in, uint8_t *dst, int column)
+{
+    for (int64_t k = 0; k < n_in; k++)
+        memcpy(dst + k * u->quant_bytes + u->n_bytes * column, row + k * u->n_bytes, (size_t)u->n_bytes);
+}
+
+int mat_pack_at(const struct mat_source *s, void *memory, struct mat *ret, struct err *e)
+{
+    struct mat m;
+    int r = mat_plan(s, &m, e);
+    if (r < 0)
+        return r;
+    const struct unpacker *u = unpacker_find(s->quant_id);
+    const size_t row_bytes = (size_t)(s->n_in / u->n_values) * (size_t)u->n_bytes;
+    m.data = memory;
+    if (s->n_out % 16)
+        memset(m.data + m.n_bytes - m.group_bytes, 0, m.group_bytes);
+    for (int64_t i = 0; i < s->n_out; i++) {
+        const uint8_t *row = (const uint8_t *)s->data + (size_t)i * row_bytes;
+        uint8_t *group = m.data + (size_t)(i / 16) * m.group_bytes;
+        (u->unpack ? pack_column : pack_column_float)(u, row, s->n_in, group, (int)(i % 16));
+    }
+    *ret = m;
+    return 0;
+}
+
+#define HUGE_PAGE ((size_t)2 << 20)
+
+/* Mapped a little larger, so that the part in use begins at a huge page; what was mapped is found again from the size. */
+static size_t region_map_bytes(size_t n)
+{
+    return (n + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+}
+
+void *mat_region_new(size_t n_bytes)
+{
+    if (n_bytes == 0 || n_bytes > SIZE_MAX / 2)
+        return NULL;
+    const size_t n = region_map_bytes(n_bytes), extra = n_bytes >= HUGE_PAGE ? HUGE_PAGE : 0;
+    unsigned char *p = sys.mmap(NULL, n + extra, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED)
+        return NULL;
+    if (extra) {
+        size_t skip = (HUGE_PAGE - (uintptr_t)p % HUGE_PAGE) % HUGE_PAGE;
+        if (skip)
+            munmap(p, skip);
+        if (extra > skip)
+            munmap(p + skip + n, extra - skip);
+        p += skip;
+        madvise(p, n, MADV_HUGEPAGE);
+    }
+    return p;
+}
+
+void mat_region_free(void *region, size_t n_bytes)
+{
+    if (region)
+        munmap(region, region_map_bytes(n_bytes));
+}
+
+int mat_pack(uint32_t quant_id, const void *data, int64_t n_out, int64_t n_in, struct mat *ret, struct err *e)
+{
+    const struct mat_source s = {.quant_id = quant_id, .n_out = n_out, .n_in = n_in, .data = data};
+    struct mat m;
+    int r = mat_plan(&s, &m, e);
+    if (r < 0)
+        return r;
+    void *memory = mat_region_new(m.n_bytes);
+    if (!memory)
+        return err_set(e, ERR_NOMEM, "%zu bytes for a matrix of %lld × %lld", m.n_bytes, (long long)n_out, (long long)n_in);
+    r = mat_pack_at(&s, memory, &m, e);
+    if (r < 0) {
+        mat_region_free(memory, m.n_bytes);
+        return r;
+    }
+    m.map_bytes = m.n_bytes;
+    *ret = m;
+    return 0;
+}
+
+/* splitmix64 */
+static uint64_t next_random(uint64_t *seed)
+{
+    uint64_t z = *seed += 0x9e3779b97f4a7c15;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return z ^ z >> 31;
+}
+
+/* One file block of random bits with finite scales; a float type's single value likewise. */
+static void random_block(const struct unpacker *u, uint64_t *seed, uint8_t *block)
+{
+    for (int i = 0; i < u->n_bytes; i++)
+        block[i] = (uint8_t)next_random(seed);
+    /* Weights of about 1/16: the F16 scale's exponent field by how large the quants get; either sign. S8_K16's is subnormal. F32's and BF16's two high bytes: 2^-9 … 2^-8. */
+    static const uint16_t exponent[MAT_N_LAYOUTS] = {6, 6, 3, 4, 5, 2, 0, 0, 11, 0};
+    const uint16_t d = (uint16_t)((next_random(seed) & 0x83ff) | exponent[u->layout] << 10), wide = (uint16_t)((d & 0x80ff) | 0x3b80);
+    if (u->layout == MAT_F32)
+        memcpy(block + 2, &wide, 2);
+    else
+        memcpy(block + u->d_offset, u->layout == MAT_BF16 ? &wide : &d, 2);
+    if (u->m_offset >= 0)
+        memcpy(block + u->m_offset, &d, 2);
+}
+
+int mat_random(int layout, int n_out, int n_in, uint64_t seed, struct mat *ret)
+{
+    const struct unpacker *u = unpackers;
+    while (u->layout != layout)
+        u++;
+    const size_t n = (size_t)n_out * (size_t)(n_in / u->n_values);
+    uint8_t *blocks = sys.malloc(n * (size_t)u->n_bytes);
+    if (!blocks)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < n; i++)
+        random_block(u, &seed, blocks + i * (size_t)u->n_bytes);
+    int r = mat_pack(u->quant_id, blocks, n_out, n_in, ret, NULL);
+    free(blocks);
+    return r;
+}
+
+void mat_done(struct mat *m)
+{
+    if (m->map_bytes)
+        mat_region_free(m->data, m->map_bytes);
+    *m = (struct mat){0};
+}
+
+static float f16_at(const uint8_t *p)
+{
+    uint16_t h;
+    memcpy(&h, p, 2);
+    return f16_to_f32(h);
+}
+
+/* One quant of a packed block. */
+static int quant_at(const uint8_t *q, int is_u4, int k, int column)
+{
+    if (!is_u4)
+        return (int8_t)q[64 * (k / 4) + 4 * column + k % 4];
+    int byte = q[64 * (k / 8) + 4 * column + k % 4];
+    return k % 8 < 4 ? byte & 15 : byte >> 4;
+}
+
+/* The value of a packed weight: the type's formula, product and difference each rounded once, as the file's format defines it. */
+static void row_block(const struct unpacker *u, const uint8_t *head, const uint8_t *sub, int column, float *ret)
+{
+    const int is_u4 = u->quant_bytes == U4;
+    const uint8_t *q = sub + u->sub_bytes;
+    const float d = f16_at(head + 2 * column), e = u->m_offset >= 0 ? f16_at(head + 32 + 2 * column) : 0;
+    for (int k = 0; k < 32; k++) {
+        const float v = (float)quant_at(q, is_u4, k, column);
+        switch (u->layout) {
+        case MAT_U4_D:
+            ret[k] = d * (v - 8);
+            break;
+        case MAT_U4_DM:
+        case MAT_S8_DM:
+            ret[k] = d * v + e;
+            break;
+        case MAT_U4_K:
+        case MAT_S8_K:
+            ret[k] = d * (float)sub[column] * v - e * (float)sub[16 + column];
+            break;
+        case MAT_S8_K16:
+            ret[k] = d * (float)(int8_t)sub[16 * (k / 16) + column] * v;
+            break;
+        default:
+            ret[k] = d * v;
+        }
+    }
+}
+
+static void row_float(const struct mat *m, const uint8_t *group, int column, float *ret)
+{
+    for (int k = 0; k < m->n_in; k++) {
+        if (m->layout == MAT_F32)
+            memcpy(&ret[k], group + 64 * (size_t)k + 4 * column, 4);
+        else if (m->layout == MAT_F16)
+            ret[k] = f16_at(group + 32 * (size_t)k + 2 * column);
+        else {
+            uint16_t h;
+            memcpy(&h, group + 32 * (size_t)k + 2 * column, 2);
+            ret[k] = bf16_to_f32(h);
+        }
+    }
+}
+
+void mat_row(const struct mat *m, int i, float *ret)
+{
+    const uint8_t *p = m->data + (size_t)(i / 16) * m->group_bytes;
+    const struct unpacker *u = unpackers;
+    while (u->layout != m->layout)
+        u++; /* the first type of a layout speaks for all: they differ in the file only */
+    if (!u->unpack) {
+        row_float(m, p, i % 16, ret);
+        return;
+    }
+    for (int k = 0; k < m->n_in; k += u->n_values) {
+        const uint8_t *head = p;
+        p += u->head_bytes;
+        for (int b = 0; b < u->n_values / 32; b++, p += u->sub_bytes + u->quant_bytes)
+            row_block(u, head, p, i % 16, ret + k + 32 * b);
+    }
+}

@@ -1,0 +1,224 @@
+/*
+ * Sixteen virtual lanes on AVX2 + FMA + F16C: two ymm registers each. Same operations, same bits as vec_c.h (see kernels.h for the rules).
+ */
+#ifndef HEARTH_ENGINE_VEC_AVX2_H
+#define HEARTH_ENGINE_VEC_AVX2_H
+
+#include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+
+#define V_FN static inline __attribute__((always_inline))
+
+typedef struct {
+    __m256 a, b;
+} v16f;
+typedef struct {
+    __m256i a, b;
+} v16i;
+
+V_FN v16f v_load(const float *p) { return (v16f){_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+V_FN void v_store(float *p, v16f x) { _mm256_storeu_ps(p, x.a), _mm256_storeu_ps(p + 8, x.b); }
+V_FN v16f v_zero(void) { return (v16f){_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+V_FN v16f v_set1(float x) { return (v16f){_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+V_FN v16f v_add(v16f x, v16f y) { return (v16f){_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)}; }
+V_FN v16f v_sub(v16f x, v16f y) { return (v16f){_mm256_sub_ps(x.a, y.a), _mm256_sub_ps(x.b, y.b)}; }
+V_FN v16f v_mul(v16f x, v16f y) { return (v16f){_mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b)}; }
+V_FN v16f v_div(v16f x, v16f y) { return (v16f){_mm256_div_ps(x.a, y.a), _mm256_div_ps(x.b, y.b)}; }
+V_FN v16f v_sqrt(v16f x) { return (v16f){_mm256_sqrt_ps(x.a), _mm256_sqrt_ps(x.b)}; }
+/* x · y + z, rounded once */
+V_FN v16f v_fma(v16f x, v16f y, v16f z) { return (v16f){_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)}; }
+/* z − x · y, rounded once */
+V_FN v16f v_fnma(v16f x, v16f y, v16f z) { return (v16f){_mm256_fnmadd_ps(x.a, y.a, z.a), _mm256_fnmadd_ps(x.b, y.b, z.b)}; }
+/* x > y ? x : y, and x < y ? x : y: a NaN on either side gives y. */
+V_FN v16f v_max(v16f x, v16f y) { return (v16f){_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)}; }
+V_FN v16f v_min(v16f x, v16f y) { return (v16f){_mm256_min_ps(x.a, y.a), _mm256_min_ps(x.b, y.b)}; }
+
+V_FN v16f v_abs(v16f x)
+{
+    const __m256 m = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
+    return (v16f){_mm256_and_ps(x.a, m), _mm256_and_ps(x.b, m)};
+}
+
+/* x < limit ? 0 : y (a NaN in x keeps y) */
+V_FN v16f v_zero_below(v16f x, float limit, v16f y)
+{
+    const __m256 l = _mm256_set1_ps(limit);
+    return (v16f){_mm256_and_ps(_mm256_cmp_ps(x.a, l, _CMP_NLT_UQ), y.a), _mm256_and_ps(_mm256_cmp_ps(x.b, l, _CMP_NLT_UQ), y.b)};
+}
+
+V_FN v16f v_from_i(v16i x) { return (v16f){_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
+V_FN v16i v_bits(v16f x) { return (v16i){_mm256_castps_si256(x.a), _mm256_castps_si256(x.b)}; }
+V_FN v16f v_as_float(v16i x) { return (v16f){_mm256_castsi256_ps(x.a), _mm256_castsi256_ps(x.b)}; }
+V_FN v16i vi_set1(int32_t x) { return (v16i){_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+V_FN v16i vi_add(v16i x, v16i y) { return (v16i){_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)}; }
+V_FN v16i vi_sub(v16i x, v16i y) { return (v16i){_mm256_sub_epi32(x.a, y.a), _mm256_sub_epi32(x.b, y.b)}; }
+V_FN v16i vi_mul(v16i x, v16i y) { return (v16i){_mm256_mullo_epi32(x.a, y.a), _mm256_mullo_epi32(x.b, y.b)}; }
+#define vi_shl(x, n) ((v16i){_mm256_slli_epi32((x).a, n), _mm256_slli_epi32((x).b, n)})
+V_FN v16i vi_load_u8(const uint8_t *p)
+{
+    return (v16i){_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)), _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(p + 8)))};
+}
+V_FN v16i vi_load_s8(const int8_t *p)
+{
+    return (v16i){_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)), _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(p + 8)))};
+}
+/* The low byte of each lane. */
+V_FN void vi_store_s8(int8_t *p, v16i x)
+{
+    __m256i w = _mm256_permute4x64_epi64(_mm256_packs_epi32(x.a, x.b), 0xd8);
+    _mm_storeu_si128((__m128i *)p, _mm_packs_epi16(_mm256_castsi256_si128(w), _mm256_extracti128_si256(w, 1)));
+}
+V_FN int32_t vi_sum(v16i x)
+{
+    __m256i s = _mm256_add_epi32(x.a, x.b);
+    __m128i t = _mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
+    t = _mm_add_epi32(t, _mm_shuffle_epi32(t, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(t, _mm_shuffle_epi32(t, 0xb1)));
+}
+
+V_FN v16f v_from_f16(const uint16_t *p)
+{
+    return (v16f){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)), _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 8)))};
+}
+V_FN v16f v_from_bf16(const uint16_t *p)
+{
+    __m256i a = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), b = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(p + 8)));
+    return (v16f){_mm256_castsi256_ps(_mm256_slli_epi32(a, 16)), _mm256_castsi256_ps(_mm256_slli_epi32(b, 16))};
+}
+/* Nearest even, subnormals kept, beyond the largest: infinity. */
+V_FN void v_to_f16(uint16_t *p, v16f x)
+{
+    _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(x.a, 0));
+    _mm_storeu_si128((__m128i *)(p + 8), _mm256_cvtps_ph(x.b, 0));
+}
+
+/* The fixed tree 16 → 8 → 4 → 2 → 1. */
+V_FN float v_sum(v16f x)
+{
+    __m256 s = _mm256_add_ps(x.a, x.b);
+    __m128 t = _mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1));
+    t = _mm_add_ps(t, _mm_movehl_ps(t, t));
+    return _mm_cvtss_f32(_mm_add_ss(t, _mm_movehdup_ps(t)));
+}
+V_FN float v_hmax(v16f x)
+{
+    __m256 s = _mm256_max_ps(x.a, x.b);
+    __m128 t = _mm_max_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1));
+    t = _mm_max_ps(t, _mm_movehl_ps(t, t));
+    return _mm_cvtss_f32(_mm_max_ss(t, _mm_movehdup_ps(t)));
+}
+
+/* Pairs (2i, 2i + 1): both lanes get the even one, the odd one, each other's; the even one negated. */
+V_FN v16f v_dup_even(v16f x) { return (v16f){_mm256_moveldup_ps(x.a), _mm256_moveldup_ps(x.b)}; }
+V_FN v16f v_dup_odd(v16f x) { return (v16f){_mm256_movehdup_ps(x.a), _mm256_movehdup_ps(x.b)}; }
+V_FN v16f v_swap_pairs(v16f x) { return (v16f){_mm256_permute_ps(x.a, 0xb1), _mm256_permute_ps(x.b, 0xb1)}; }
+V_FN v16f v_negate_even(v16f x)
+{
+    const __m256 m = _mm256_castsi256_ps(_mm256_set1_epi64x(0x80000000));
+    return (v16f){_mm256_xor_ps(x.a, m), _mm256_xor_ps(x.b, m)};
+}
+
+/* Keeps a value in its register: gcc otherwise hoists the products of a whole tile and spills them. */
+#define V_KEEP(x) __asm__("" : "+x"(x))
+
+V_FN __m256i vx_bytes(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
+V_FN __m256i vx_dup4(const int8_t *p)
+{
+    int32_t x;
+    memcpy(&x, p, 4);
+    return _mm256_set1_epi32(x);
+}
+/* acc += pairs of unsigned w times signed x, in 16 bits */
+#define VX_MAC(acc, w, x)                                        \
+    do {                                                         \
+        acc = _mm256_add_epi16(acc, _mm256_maddubs_epi16(w, x)); \
+        V_KEEP(acc);                                             \
+    } while (0)
+
+/* 4 bits: eight 16-bit additions of two products of at most 15 · 127 each */
+_Static_assert(8 * 2 * 15 * 127 <= INT16_MAX, "sums of a 4-bit block fit 16 bits");
+/* 8 bits: one addition of two products of |w| ≤ 128 and |x| ≤ 127, widened at once */
+_Static_assert(2 * 128 * 127 <= INT16_MAX, "one pair of 8-bit products fits 16 bits");
+
+/*
+ * The integer block product: for each of 16 columns and `rows` rows the sum over 32 k of w · x, exact.
+ *   w (4 bits, unsigned): 4 × 64 bytes, byte 4 c + i of vector j = k 8j + i in the low half and 8j + 4 + i in the high half of column c
+ *   x: rows of int8, ldx bytes apart
+ */
+V_FN void v_block_u4(const uint8_t *w, const int8_t *x, size_t ldx, const int rows, v16i *s0, v16i *s1, v16i *s2)
+{
+    const __m256i mask = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
+    __m256i a0 = _mm256_setzero_si256(), b0 = a0, a1 = a0, b1 = a0, a2 = a0, b2 = a0;
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; j++) {
+        __m256i wa = _mm256_and_si256(vx_bytes(w + 64 * j), mask), wb = _mm256_and_si256(vx_bytes(w + 64 * j + 32), mask);
+        __m256i t = vx_dup4(x + 8 * j);
+        VX_MAC(a0, wa, t);
+        VX_MAC(b0, wb, t);
+        if (rows > 1) {
+            t = vx_dup4(x + ldx + 8 * j);
+            VX_MAC(a1, wa, t);
+            VX_MAC(b1, wb, t);
+        }
+        if (rows > 2) {
+            t = vx_dup4(x + 2 * ldx + 8 * j);
+            VX_MAC(a2, wa, t);
+            VX_MAC(b2, wb, t);
+        }
+        wa = _mm256_and_si256(_mm256_srli_epi16(vx_bytes(w + 64 * j), 4), mask);
+        wb = _mm256_and_si256(_mm256_srli_epi16(vx_bytes(w + 64 * j + 32), 4), mask);
+        t = vx_dup4(x + 8 * j + 4);
+        VX_MAC(a0, wa, t);
+        VX_MAC(b0, wb, t);
+        if (rows > 1) {
+            t = vx_dup4(x + ldx + 8 * j + 4);
+            VX_MAC(a1, wa, t);
+            VX_MAC(b1, wb, t);
+        }
+        if (rows > 2) {
+            t = vx_dup4(x + 2 * ldx + 8 * j + 4);
+            VX_MAC(a2, wa, t);
+            VX_MAC(b2, wb, t);
+        }
+    }
+    *s0 = (v16i){_mm256_madd_epi16(a0, ones), _mm256_madd_epi16(b0, ones)};
+    *s1 = (v16i){_mm256_madd_epi16(a1, ones), _mm256_madd_epi16(b1, ones)};
+    *s2 = (v16i){_mm256_madd_epi16(a2, ones), _mm256_madd_epi16(b2, ones)};
+}
+
+/* acc (32 bits) += w · x of 4 k: |w| times x with w's sign */
+#define VX_MAC8(acc, w, aw, x)                                                                                           \
+    do {                                                                                                                 \
+        acc = _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(aw, _mm256_sign_epi8(x, w)), ones)); \
+        V_KEEP(acc);                                                                                                     \
+    } while (0)
+
+/* Signed 8 bits, k 4 j0 … 4 j1 − 1 of the block: vectors of 64 bytes, byte 4 c + i = k 4j + i of column c. */
+V_FN void v_block_s8(const uint8_t *w, const int8_t *x, size_t ldx, const int rows, const int n4, v16i *s0, v16i *s1, v16i *s2)
+{
+    const __m256i ones = _mm256_set1_epi16(1);
+    __m256i a0 = _mm256_setzero_si256(), b0 = a0, a1 = a0, b1 = a0, a2 = a0, b2 = a0;
+#pragma GCC unroll 2
+    for (int j = 0; j < n4; j++) {
+        __m256i wa = vx_bytes(w + 64 * j), wb = vx_bytes(w + 64 * j + 32), aa = _mm256_abs_epi8(wa), ab = _mm256_abs_epi8(wb);
+        __m256i t = vx_dup4(x + 4 * j);
+        VX_MAC8(a0, wa, aa, t);
+        VX_MAC8(b0, wb, ab, t);
+        if (rows > 1) {
+            t = vx_dup4(x + ldx + 4 * j);
+            VX_MAC8(a1, wa, aa, t);
+            VX_MAC8(b1, wb, ab, t);
+        }
+        if (rows > 2) {
+            t = vx_dup4(x + 2 * ldx + 4 * j);
+            VX_MAC8(a2, wa, aa, t);
+            VX_MAC8(b2, wb, ab, t);
+        }
+    }
+    *s0 = (v16i){a0, b0};
+    *s1 = (v16i){a1, b1};
+    *s2 = (v16i){a2, b2};
+}
+
+#endif

@@ -1,0 +1,161 @@
+/*
+ * Sixteen virtual lanes in plain C: the reference that every other body must equal bit for bit (kernels.h). fmaf is exact wherever it runs:
+ * in hardware when this is compiled for FMA (kern_c_fma.c), in libm otherwise.
+ */
+#ifndef HEARTH_ENGINE_VEC_C_H
+#define HEARTH_ENGINE_VEC_C_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "engine/f16.h"
+
+#define V_FN static inline __attribute__((always_inline))
+
+typedef struct {
+    float v[16];
+} v16f;
+typedef struct {
+    int32_t v[16];
+} v16i;
+
+/* r.v[i] = EXPR for each lane */
+#define V_EACH(type, expr)                 \
+    type r;                                \
+    for (int i = 0; i < 16; i++)           \
+        r.v[i] = (expr);                   \
+    return r
+
+V_FN v16f v_load(const float *p) { V_EACH(v16f, p[i]); }
+V_FN void v_store(float *p, v16f x) { memcpy(p, x.v, sizeof x.v); }
+V_FN v16f v_set1(float x) { V_EACH(v16f, x); }
+V_FN v16f v_zero(void) { return v_set1(0); }
+V_FN v16f v_add(v16f x, v16f y) { V_EACH(v16f, x.v[i] + y.v[i]); }
+V_FN v16f v_sub(v16f x, v16f y) { V_EACH(v16f, x.v[i] - y.v[i]); }
+V_FN v16f v_mul(v16f x, v16f y) { V_EACH(v16f, x.v[i] * y.v[i]); }
+V_FN v16f v_div(v16f x, v16f y) { V_EACH(v16f, x.v[i] / y.v[i]); }
+V_FN v16f v_sqrt(v16f x) { V_EACH(v16f, sqrtf(x.v[i])); }
+V_FN v16f v_fma(v16f x, v16f y, v16f z) { V_EACH(v16f, __builtin_fmaf(x.v[i], y.v[i], z.v[i])); }
+V_FN v16f v_fnma(v16f x, v16f y, v16f z) { V_EACH(v16f, __builtin_fmaf(-x.v[i], y.v[i], z.v[i])); }
+V_FN v16f v_max(v16f x, v16f y) { V_EACH(v16f, x.v[i] > y.v[i] ? x.v[i] : y.v[i]); }
+V_FN v16f v_min(v16f x, v16f y) { V_EACH(v16f, x.v[i] < y.v[i] ? x.v[i] : y.v[i]); }
+V_FN v16f v_abs(v16f x) { V_EACH(v16f, __builtin_fabsf(x.v[i])); }
+V_FN v16f v_zero_below(v16f x, float limit, v16f y) { V_EACH(v16f, x.v[i] < limit ? 0 : y.v[i]); }
+
+V_FN v16f v_from_i(v16i x) { V_EACH(v16f, (float)x.v[i]); }
+V_FN v16i v_bits(v16f x)
+{
+    v16i r;
+    memcpy(&r, &x, sizeof r);
+    return r;
+}
+V_FN v16f v_as_float(v16i x)
+{
+    v16f r;
+    memcpy(&r, &x, sizeof r);
+    return r;
+}
+/* Integer lanes wrap, as vectors do. */
+V_FN v16i vi_set1(int32_t x) { V_EACH(v16i, x); }
+V_FN v16i vi_add(v16i x, v16i y) { V_EACH(v16i, (int32_t)((uint32_t)x.v[i] + (uint32_t)y.v[i])); }
+V_FN v16i vi_sub(v16i x, v16i y) { V_EACH(v16i, (int32_t)((uint32_t)x.v[i] - (uint32_t)y.v[i])); }
+V_FN v16i vi_mul(v16i x, v16i y) { V_EACH(v16i, (int32_t)((uint32_t)x.v[i] * (uint32_t)y.v[i])); }
+V_FN v16i vi_shl(v16i x, int n) { V_EACH(v16i, (int32_t)((uint32_t)x.v[i] << n)); }
+V_FN v16i vi_load_u8(const uint8_t *p) { V_EACH(v16i, p[i]); }
+V_FN v16i vi_load_s8(const int8_t *p) { V_EACH(v16i, p[i]); }
+V_FN void vi_store_s8(int8_t *p, v16i x)
+{
+    for (int i = 0; i < 16; i++)
+        p[i] = (int8_t)(x.v[i] < -128 ? -128 : x.v[i] > 127 ? 127 : x.v[i]);
+}
+V_FN int32_t vi_sum(v16i x)
+{
+    uint32_t s = 0;
+    for (int i = 0; i < 16; i++)
+        s += (uint32_t)x.v[i];
+    return (int32_t)s;
+}
+
+V_FN v16f v_from_f16(const uint16_t *p) { V_EACH(v16f, f16_to_f32(p[i])); }
+V_FN v16f v_from_bf16(const uint16_t *p) { V_EACH(v16f, bf16_to_f32(p[i])); }
+V_FN void v_to_f16(uint16_t *p, v16f x)
+{
+    for (int i = 0; i < 16; i++)
+        p[i] = f32_to_f16(x.v[i]);
+}
+
+V_FN float v_sum(v16f x)
+{
+    for (int n = 8; n > 0; n /= 2)
+        for (int i = 0; i < n; i++)
+            x.v[i] += x.v[i + n];
+    return x.v[0];
+}
+V_FN float v_hmax(v16f x)
+{
+    for (int n = 8; n > 0; n /= 2)
+        for (int i = 0; i < n; i++)
+            x.v[i] = x.v[i] > x.v[i + n] ? x.v[i] : x.v[i + n];
+    return x.v[0];
+}
+
+V_FN v16f v_dup_even(v16f x) { V_EACH(v16f, x.v[i & ~1]); }
+V_FN v16f v_dup_odd(v16f x) { V_EACH(v16f, x.v[i | 1]); }
+V_FN v16f v_swap_pairs(v16f x) { V_EACH(v16f, x.v[i ^ 1]); }
+V_FN v16f v_negate_even(v16f x) { V_EACH(v16f, i & 1 ? x.v[i] : -x.v[i]); }
+
+/* Adds one row's products of four k: w holds four bytes a column, x the four activations. Lanes stay columns, so that the compiler can use what vectors it has. */
+V_FN void vc_mac4(int32_t *s, const uint32_t *w, int shift, int32_t flip, const int8_t *x)
+{
+    const int32_t x0 = x[0], x1 = x[1], x2 = x[2], x3 = x[3], mask = flip ? 255 : 15;
+    for (int c = 0; c < 16; c++) {
+        uint32_t q = w[c] >> shift;
+        int32_t q0 = (int32_t)(q & (uint32_t)mask), q1 = (int32_t)(q >> 8 & (uint32_t)mask), q2 = (int32_t)(q >> 16 & (uint32_t)mask), q3 = (int32_t)(q >> 24 & (uint32_t)mask);
+        s[c] += ((q0 ^ flip) - flip) * x0 + ((q1 ^ flip) - flip) * x1 + ((q2 ^ flip) - flip) * x2 + ((q3 ^ flip) - flip) * x3;
+    }
+}
+
+V_FN v16i vc_row_u4(const uint8_t *w, const int8_t *x)
+{
+    v16i s = {{0}};
+    for (int j = 0; j < 4; j++) {
+        uint32_t q[16];
+        memcpy(q, w + 64 * j, sizeof q);
+        vc_mac4(s.v, q, 0, 0, x + 8 * j);
+        vc_mac4(s.v, q, 4, 0, x + 8 * j + 4);
+    }
+    return s;
+}
+
+V_FN v16i vc_row_s8(const uint8_t *w, const int8_t *x, int n4)
+{
+    v16i s = {{0}};
+    for (int j = 0; j < n4; j++) {
+        uint32_t q[16];
+        memcpy(q, w + 64 * j, sizeof q);
+        vc_mac4(s.v, q, 0, 128, x + 4 * j); /* (q ^ 128) − 128 extends the sign */
+    }
+    return s;
+}
+
+/* See vec_avx2.h for the layouts. */
+V_FN void v_block_u4(const uint8_t *w, const int8_t *x, size_t ldx, const int rows, v16i *s0, v16i *s1, v16i *s2)
+{
+    *s0 = vc_row_u4(w, x);
+    if (rows > 1)
+        *s1 = vc_row_u4(w, x + ldx);
+    if (rows > 2)
+        *s2 = vc_row_u4(w, x + 2 * ldx);
+}
+
+V_FN void v_block_s8(const uint8_t *w, const int8_t *x, size_t ldx, const int rows, const int n4, v16i *s0, v16i *s1, v16i *s2)
+{
+    *s0 = vc_row_s8(w, x, n4);
+    if (rows > 1)
+        *s1 = vc_row_s8(w, x + ldx, n4);
+    if (rows > 2)
+        *s2 = vc_row_s8(w, x + 2 * ldx, n4);
+}
+
+#endif
