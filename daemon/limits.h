@@ -14,6 +14,9 @@
 #define LIMIT_CONNECTIONS_PEER 64            /* a uid, or a key's name, or a TCP address */
 #define LIMIT_DRAIN_BYTES (64 * 1024)        /* of an unread body after an early error; more closes */
 #define LIMIT_OUTPUT_BYTES (8 * 1024 * 1024) /* waiting for a slow reader; more cancels */
+#define LIMIT_BODIES_BYTES (128 * 1024 * 1024) /* bodies on their way in, of all connections; more is 503 */
+#define LIMIT_INPUT_BYTES (64 * 1024)        /* sent ahead while a request is being answered; more closes */
+#define LIMIT_LINGER_MS (2 * 1000)           /* a closing connection is read so long, so that its last answer arrives */
 #define LIMIT_STALL_MS (60 * 1000)           /* a reader that takes no byte for so long is dropped */
 
 /* Turns */

@@ -74,6 +74,8 @@ struct reply {
     bool ends_turn;           /* this turn's last reply: its place in the queue is free again */
 };
 
+void reply_free(struct reply *r); /* the loop's, once it is sent; NULL is fine */
+
 /* Each takes `body`'s bytes (buf_take) and posts to d->loop. Out of memory: the connection gets a plain 500 by the loop (conn is closed), logged. */
 void reply_post(struct daemon *d, enum reply_kind kind, uint64_t conn, int status, struct buf *body);
 void reply_post_last(struct daemon *d, enum reply_kind kind, uint64_t conn, int status, struct buf *body); /* with ends_turn */

@@ -1,0 +1,122 @@
+/*
+ * The counters as text. Names are hearth_*; _total counts up since the start; the rest are gauges. Floats only where seconds are.
+ */
+#include "daemon/metrics.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "daemon/build_id.h"
+
+static void head(struct buf *b, const char *name, const char *type, const char *help)
+{
+    buf_printf(b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void counter(struct buf *b, const char *name, uint64_t v, const char *help)
+{
+    head(b, name, "counter", help);
+    buf_printf(b, "%s %llu\n", name, (unsigned long long)v);
+}
+
+static void gauge(struct buf *b, const char *name, uint64_t v, const char *help)
+{
+    head(b, name, "gauge", help);
+    buf_printf(b, "%s %llu\n", name, (unsigned long long)v);
+}
+
+static void seconds(struct buf *b, const char *name, uint64_t us, const char *help)
+{
+    head(b, name, "counter", help);
+    buf_printf(b, "%s %llu.%06llu\n", name, (unsigned long long)(us / 1000000),
+               (unsigned long long)(us % 1000000));
+}
+
+#define GET(field) atomic_load(&n->field)
+
+static void write_requests(const struct net *net, const struct counters *n, struct buf *b)
+{
+    counter(b, "hearth_requests_total", GET(requests), "HTTP requests with a complete head.");
+    head(b, "hearth_errors_total", "counter", "Error responses by class.");
+    buf_printf(b, "hearth_errors_total{class=\"4xx\"} %llu\n", (unsigned long long)GET(errors_4xx));
+    buf_printf(b, "hearth_errors_total{class=\"5xx\"} %llu\n", (unsigned long long)GET(errors_5xx));
+    counter(b, "hearth_refused_total", GET(refused_503), "Responses with status 503.");
+    counter(b, "hearth_canceled_total", GET(canceled), "Turns whose client went away.");
+    gauge(b, "hearth_connections", (uint64_t)net->n_conns, "Open connections.");
+    counter(b, "hearth_connections_total", net->n_accepted, "Accepted connections.");
+    counter(b, "hearth_connections_refused_total", net->n_turned_away,
+            "Connections turned away because there were too many.");
+    counter(b, "hearth_connections_dropped_total", net->n_dropped,
+            "Connections dropped: a reader that stalled, or too much sent ahead.");
+    gauge(b, "hearth_places_taken", (uint64_t)net->sched.n_places, "Admitted turns: running and waiting.");
+    gauge(b, "hearth_places", (uint64_t)(net->sched.parallel + net->sched.queue),
+          "Turns that may be admitted at once.");
+}
+
+static void write_turns(const struct counters *n, struct buf *b)
+{
+    counter(b, "hearth_turns_started_total", GET(turns_started), "Turns that the worker has begun.");
+    counter(b, "hearth_turns_done_total", GET(turns_done), "Turns that have ended, however they did.");
+    gauge(b, "hearth_turns_running", GET(running), "Turns that are computed now.");
+    gauge(b, "hearth_turns_queued", GET(queued), "Turns that wait for the worker.");
+    counter(b, "hearth_prompt_tokens_total", GET(prompt_tokens), "Tokens of all prompts.");
+    counter(b, "hearth_cached_tokens_total", GET(cached_tokens), "Prompt tokens found in the cache.");
+    head(b, "hearth_cached_tokens_by_source_total", "counter", "Prompt tokens found in the cache, by tier.");
+    buf_printf(b, "hearth_cached_tokens_by_source_total{source=\"ram\"} %llu\n", (unsigned long long)GET(cached_ram));
+    buf_printf(b, "hearth_cached_tokens_by_source_total{source=\"disk\"} %llu\n", (unsigned long long)GET(cached_disk));
+    counter(b, "hearth_shared_tokens_total", GET(cached_shared),
+            "Cached prompt tokens that another conversation computed first.");
+    counter(b, "hearth_computed_tokens_total", GET(computed_tokens), "Prompt tokens that were computed.");
+    counter(b, "hearth_generated_tokens_total", GET(generated_tokens), "Tokens sampled.");
+    seconds(b, "hearth_prefill_seconds_total", GET(prefill_us), "Time spent on prompts.");
+    seconds(b, "hearth_decode_seconds_total", GET(decode_us), "Time spent on answers.");
+    seconds(b, "hearth_saved_seconds_total", GET(saved_us), "Estimated time that the cache has saved.");
+}
+
+static void write_cache(const struct counters *n, struct buf *b)
+{
+    counter(b, "hearth_cache_hits_total", GET(cache_hits), "Turns that found some of their prompt in the cache.");
+    counter(b, "hearth_cache_misses_total", GET(cache_misses), "Turns that found nothing.");
+    counter(b, "hearth_cache_evicted_blocks_total", GET(kv_evicted), "KV blocks evicted.");
+    gauge(b, "hearth_kv_blocks", GET(kv_blocks), "KV blocks in use.");
+    gauge(b, "hearth_kv_bytes", GET(kv_bytes), "Bytes of KV blocks in use.");
+    gauge(b, "hearth_kv_bytes_max", GET(kv_bytes_max), "Budget of KV blocks in bytes.");
+}
+
+void metrics_write(const struct net *net, struct buf *b)
+{
+    const struct daemon *d = net->d;
+    head(b, "hearth_build_info", "gauge", "The running program.");
+    buf_printf(b, "hearth_build_info{version=\"%s\",build=\"%s\"} 1\n", HEARTH_VERSION, build_id());
+    gauge(b, "hearth_ready", atomic_load(&d->state) == DAEMON_READY, "1 when the model is loaded.");
+    gauge(b, "hearth_uptime_seconds", (uint64_t)(clock_us() - d->t_started_us) / 1000000,
+          "Seconds since the start.");
+    write_requests(net, &d->n, b);
+    write_turns(&d->n, b);
+    write_cache(&d->n, b);
+}
+
+int health_write(const struct daemon *d, struct buf *b)
+{
+    static const char *const names[] = {
+        [DAEMON_LOADING] = "loading",
+        [DAEMON_READY] = "ok",
+        [DAEMON_STOPPING] = "stopping",
+        [DAEMON_FAILED] = "failed",
+    };
+    int state = atomic_load(&d->state);
+    buf_printf(b, "{\"status\":\"%s\"", names[state]);
+    if (state == DAEMON_LOADING) {
+        int permille = atomic_load(&d->load_permille);
+        buf_printf(b, ",\"progress\":%d.%03d", permille / 1000, permille % 1000);
+    }
+    if (state == DAEMON_FAILED) {
+        buf_str(b, ",\"error\":");
+        json_write_str(b, d->load_error, strlen(d->load_error));
+    }
+    buf_printf(b, ",\"version\":\"%s\",\"build\":\"%s\",\"pid\":%ld,\"uptime_s\":%lld}", HEARTH_VERSION,
+               build_id(), (long)getpid(), (long long)((clock_us() - d->t_started_us) / 1000000));
+    return state == DAEMON_READY ? 200 : 503;
+}
