@@ -113,16 +113,6 @@ int common_check_parts(const struct engine_part *parts, int n_parts, int n_vocab
     return 0;
 }
 
-void common_abandon(struct engine_part *parts, int n_parts)
-{
-    for (int i = 0; i < n_parts; i++) {
-        const int n = parts[i].seq->n_tokens;
-        for (int b = n / KV_BLOCK; b <= (n + parts[i].n_ids - 1) / KV_BLOCK; b++) {
-            kv_block_zero_from(parts[i].seq->blocks[b], b == n / KV_BLOCK ? n % KV_BLOCK : 0);
-        }
-    }
-}
-
 int common_dequantize(const char *type, const void *data, size_t n, float *ret, size_t cap_values,
                       size_t *ret_n_values, struct err *e)
 {

@@ -26,9 +26,6 @@ char *common_stem(const char *path);
 int common_check_parts(const struct engine_part *parts, int n_parts, int n_vocab, int n_ctx,
                        struct err *e) MUST_USE;
 
-/* Zeroes the positions that an abandoned pass may have written, so that no later read of a partly filled block meets them. */
-void common_abandon(struct engine_part *parts, int n_parts);
-
 /* engine_dequantize's body. */
 int common_dequantize(const char *type, const void *data, size_t n, float *ret, size_t cap_values,
                       size_t *ret_n_values, struct err *e) MUST_USE;

@@ -285,19 +285,8 @@ int engine_pass(struct engine *en, struct engine_part *parts, int n_parts, const
                 struct err *e)
 {
     assert(thread_is(THREAD_WORKER));
-    int rc = common_check_parts(parts, n_parts, en->info.n_vocab, en->info.n_ctx_train, e);
-    if (rc) {
-        return rc;
-    }
-    rc = forward_pass(en->forward, parts, n_parts, abort, e);
-    if (rc) {
-        common_abandon(parts, n_parts);
-        return rc;
-    }
-    for (int i = 0; i < n_parts; i++) {
-        parts[i].seq->n_tokens += parts[i].n_ids;
-    }
-    return 0;
+    const int rc = common_check_parts(parts, n_parts, en->info.n_vocab, en->info.n_ctx_train, e);
+    return rc ? rc : forward_pass(en->forward, parts, n_parts, abort, e);
 }
 
 int engine_set_threads(struct engine *en, int n_threads, struct err *e)
