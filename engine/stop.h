@@ -22,12 +22,17 @@
 
 struct stop;
 
+/*
+ * n = 0: only whole characters. ERR_LIMIT; ERR_INVAL: an empty string, or not UTF-8. The strings
+ * are copied.
+ */
 int stop_new(const char *const *strings, const size_t *lengths, size_t n, struct stop **ret, struct err *e) MUST_USE;
 void stop_free(struct stop *s);
 
 /* Adds the bytes of one token; appends to `ret` what may be sent now: valid UTF-8, with ill-formed
  * bytes in the middle as U+FFFD. True when a stop string matched: what lies before its first
- * occurrence has been released, the rest is dropped, and nothing more comes. */
+ * occurrence has been released, the rest is dropped, and nothing more comes.
+ * Of several strings the one that ends first counts; of those ending at one byte the longest. */
 bool stop_push(struct stop *s, const char *bytes, size_t n, struct buf *ret);
 /*
  * The generation ended otherwise: releases what is held, an incomplete character at the end
