@@ -24,6 +24,15 @@ const struct sample_params sample_neutral = {.temperature = 1, .top_p = 1, .repe
 /* Histogram: buckets of 1/32 up to e^-40; what lies behind weighs less than 1e-17 of the first. */
 #define BUCKETS_PER_UNIT 32
 #define BUCKETS (40 * BUCKETS_PER_UNIT)
+#define SUB_BUCKETS 1024
+#define PATH_LEVELS 4
+#define SORT_MAX 512 /* a bucket with more is cut once more before it is sorted */
+#define PER_UNIT_MAX 1e300
+
+struct histogram {
+    double mass[BUCKETS]; /* summed weights */
+    uint32_t count[BUCKETS];
+};
 
 struct sampler {
     struct sample_params p;
@@ -36,7 +45,8 @@ struct sampler {
     uint64_t n_accepted;
     uint64_t *keys; /* candidates */
     size_t cap_keys;
-    double mass[BUCKETS], unit[BUCKETS]; /* summed weights; exp(-b / 32) */
+    double unit[BUCKETS]; /* exp(-b / 32) */
+    struct histogram all, part;
 };
 
 /* exp(-d) for d >= 0: 2^k times a Taylor series on [-ln 2 / 2, ln 2 / 2], good to about an ulp. */
@@ -213,6 +223,16 @@ static int compare_keys(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+/* Equal logits come in the order of their ids already. */
+static void sort_keys(uint64_t *keys, size_t n)
+{
+    size_t i = 1;
+    while (i < n && keys[i - 1] < keys[i])
+        i++;
+    if (i < n)
+        qsort(keys, n, sizeof *keys, compare_keys);
+}
+
 static int reserve_keys(struct sampler *s, size_t n, struct err *e)
 {
     if (n <= s->cap_keys)
@@ -291,7 +311,7 @@ struct dist {
 
 static double distance(const struct dist *d, float x)
 {
-    return x == d->max ? 0 : (d->max - x) * d->per_unit;
+    return (d->max - x) * d->per_unit;
 }
 
 static double key_weight(const struct dist *d, uint64_t key)
@@ -321,7 +341,7 @@ static size_t truncate(const struct sampler *s, const struct dist *d, size_t n, 
 static size_t finish_list(struct sampler *s, struct dist *d, size_t n, bool has_total,
                           double *ret_sum)
 {
-    qsort(s->keys, n, sizeof *s->keys, compare_keys);
+    sort_keys(s->keys, n);
     if (!has_total) {
         d->total = 0;
         for (size_t i = 0; i < n; i++)
@@ -341,56 +361,116 @@ static int32_t walk(const struct sampler *s, const struct dist *d, size_t n, dou
     return (int32_t)(uint32_t)s->keys[n - 1];
 }
 
-static int bucket_of(double distance)
+/*
+ * A path into the histogram: bucket 3, in it sub-bucket 700, in that … Each level cuts into 1024.
+ * Multiplying by powers of two and taking off whole parts is exact, so an element is on exactly one
+ * path, and paths are in the order of distance.
+ */
+struct path {
+    int bucket[PATH_LEVELS];
+    int n;
+};
+
+/* Whether a distance lies on the path; *ret_rest: where in it, times the next level's buckets. */
+static bool on_path(double distance, const struct path *p, double *ret_rest)
 {
-    return distance < (double)BUCKETS / BUCKETS_PER_UNIT ? (int)(distance * BUCKETS_PER_UNIT)
-                                                         : BUCKETS;
+    double r = distance * BUCKETS_PER_UNIT;
+    if (!(r < BUCKETS))
+        return false;
+    for (int i = 0; i < p->n; i++) {
+        int b = (int)r;
+        if (b != p->bucket[i])
+            return false;
+        r = (r - b) * SUB_BUCKETS;
+    }
+    *ret_rest = r;
+    return true;
 }
 
-/* Fills mass[] and the total. */
+static double weight(const struct sampler *s, double distance)
+{
+    return bucket_weight(s, distance, (int)(distance * BUCKETS_PER_UNIT));
+}
+
+/* Fills the whole histogram and the total. */
 static void weigh(struct sampler *s, struct dist *d)
 {
-    memset(s->mass, 0, sizeof s->mass);
+    memset(&s->all, 0, sizeof s->all);
     for (size_t i = 0; i < s->n_vocab; i++) {
         double dist = distance(d, d->x[i]);
-        int b = bucket_of(dist);
-        if (b < BUCKETS)
-            s->mass[b] += bucket_weight(s, dist, b);
+        if (!(dist < (double)BUCKETS / BUCKETS_PER_UNIT))
+            continue;
+        int b = (int)(dist * BUCKETS_PER_UNIT);
+        s->all.mass[b] += bucket_weight(s, dist, b);
+        s->all.count[b]++;
     }
     d->total = 0;
     for (int b = 0; b < BUCKETS; b++)
-        d->total += s->mass[b];
+        d->total += s->all.mass[b];
+}
+
+/* The histogram of what lies on the path. */
+static void weigh_path(struct sampler *s, const struct dist *d, const struct path *p)
+{
+    memset(&s->part, 0, sizeof s->part);
+    for (size_t i = 0; i < s->n_vocab; i++) {
+        double dist = distance(d, d->x[i]), rest;
+        if (!on_path(dist, p, &rest))
+            continue;
+        s->part.mass[(int)rest] += weight(s, dist);
+        s->part.count[(int)rest]++;
+    }
+}
+
+static bool is_past(double sum, double target, bool is_cut)
+{
+    return is_cut ? sum >= target : sum > target;
+}
+
+/* The bucket in which the sum passes the target, or by rounding the last one with anything in it;
+ * adds what lies before it to *sum. */
+static int find_bucket(const struct histogram *h, int n, double target, bool is_cut, double *sum)
+{
+    int last = 0;
+    double before = *sum;
+    for (int b = 0; b < n; b++) {
+        if (h->count[b] == 0)
+            continue;
+        last = b;
+        before = *sum;
+        if (is_past(*sum + h->mass[b], target, is_cut))
+            break;
+        *sum += h->mass[b];
+    }
+    *sum = before;
+    return last;
 }
 
 /* The token at which the running sum passes `target` (is_cut: reaches it), and the sum there. */
 static int locate(struct sampler *s, const struct dist *d, double target, bool is_cut,
                   int32_t *ret_id, double *ret_sum, struct err *e)
 {
-    double sum = 0;
-    int b = 0, last = 0;
-    for (; b < BUCKETS; b++) {
-        if (s->mass[b] > 0)
-            last = b;
-        if (is_cut ? sum + s->mass[b] >= target : sum + s->mass[b] > target)
-            break;
-        sum += s->mass[b];
-    }
-    if (b == BUCKETS) { /* rounding: the last that weighs anything */
-        b = last;
-        sum -= s->mass[b];
+    double sum = 0, rest;
+    struct path p = {.n = 1};
+    p.bucket[0] = find_bucket(&s->all, BUCKETS, target, is_cut, &sum);
+    uint32_t count = s->all.count[p.bucket[0]];
+    while (count > SORT_MAX && p.n < PATH_LEVELS) {
+        weigh_path(s, d, &p);
+        p.bucket[p.n] = find_bucket(&s->part, SUB_BUCKETS, target, is_cut, &sum);
+        count = s->part.count[p.bucket[p.n++]];
     }
     size_t n = 0;
-    int rc = 0;
+    int rc = reserve_keys(s, count, e);
     for (size_t i = 0; i < s->n_vocab && rc == 0; i++)
-        if (bucket_of(distance(d, d->x[i])) == b)
+        if (on_path(distance(d, d->x[i]), &p, &rest))
             rc = add_key(s, &n, d->x[i], i, e);
     if (rc < 0)
         return rc;
-    qsort(s->keys, n, sizeof *s->keys, compare_keys);
+    sort_keys(s->keys, n);
     for (size_t i = 0; i < n; i++) {
         *ret_id = (int32_t)(uint32_t)s->keys[i];
-        sum += bucket_weight(s, distance(d, d->x[*ret_id]), b);
-        if (is_cut ? sum >= target : sum > target)
+        sum += weight(s, distance(d, d->x[*ret_id]));
+        if (is_past(sum, target, is_cut))
             break;
     }
     *ret_sum = sum;
@@ -444,8 +524,9 @@ static int start(struct sampler *s, float *logits, struct dist *ret, size_t *ret
     adjust(s, logits);
     int rc = find_best(logits, s->n_vocab, ret_best, e);
     if (rc == 0)
-        *ret =
-            (struct dist){.x = logits, .max = logits[*ret_best], .per_unit = 1 / s->p.temperature};
+        *ret = (struct dist){.x = logits,
+                             .max = logits[*ret_best],
+                             .per_unit = fmin(1 / s->p.temperature, PER_UNIT_MAX)};
     return rc;
 }
 
