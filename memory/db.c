@@ -190,6 +190,11 @@ int db_begin_now(struct db *db, struct err *e)
     return rc;
 }
 
+int db_begin_read(struct db *db, struct err *e)
+{
+    return stmt_run(db_stmt(db, "BEGIN", e), e);
+}
+
 int db_end(struct db *db, int rc, struct err *e)
 {
     if (rc >= 0) {

