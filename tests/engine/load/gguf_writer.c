@@ -210,6 +210,10 @@ void gguf_remove_tensor(struct gguf_writer *w, const char *name)
     memmove(t, t + 1, (size_t)(w->tensors + w->n - (t + 1)) * sizeof *t);
     w->n--;
     w->n_tensors--;
+    for (size_t i = 0; i < w->n; i++) {
+        const struct gguf_writer_tensor *before = i ? &w->tensors[i - 1] : NULL;
+        w->tensors[i].offset = before ? padded(before->offset + before->n_bytes, w->alignment) : 0;
+    }
 }
 
 /* ---- weights ---- */

@@ -76,7 +76,7 @@ struct gguf_writer_tensor *gguf_put_tensor(struct gguf_writer *w, const char *na
                                            uint32_t n_dims, const uint64_t *dims);
 /* By name; NULL: none. */
 struct gguf_writer_tensor *gguf_writer_find(struct gguf_writer *w, const char *name);
-/* Drops a tensor's entry, leaving the places of the others. */
+/* Drops a tensor; those after it move up. */
 void gguf_remove_tensor(struct gguf_writer *w, const char *name);
 
 /* The bytes up to the data, padded. */
