@@ -110,8 +110,6 @@ void turn_end(struct history *h, struct turn *t)
     store(h, t);
     reply(h, t);
     atomic_fetch_add(&h->d->n.turns_done, 1);
-    if (t->finish == TURN_CANCELED)
-        atomic_fetch_add(&h->d->n.canceled, 1);
     if (t->store.is_claimed)
         history_release(h, t->store.conversation);
     turn_free(t);

@@ -203,6 +203,8 @@ class Daemon:
         while time.monotonic() < deadline:
             if condition():
                 return
+            if self.process.poll() is not None:
+                raise AssertionError(f"{what}: hearthd ended with {self.process.returncode}\n{self.log()}")
             time.sleep(0.005)
         raise AssertionError(f"{what}: not so after {PATIENCE_S} s\n{self.log()}")
 

@@ -8,7 +8,7 @@ BLOCK = 32
 SCRIPT = {
     "rules": [
         # Two ids whose bytes are also one id: text alone would be read as another token than was written.
-        {"when": "split", "pieces": ["Yes", ".", "\n\n", "More", "."]},
+        {"when": "split", "pieces": [".", "\n\n", "你", "好"]},
         {"when": "long", "pieces": ["word "] * 60},
         {"when": "dice", "pieces": ["x"] * 24, "spread": True},
     ],
@@ -57,7 +57,7 @@ class Cache(unittest.TestCase):
     def test_generated_ids_are_spliced_in_as_they_were(self):  # B03
         m = [user("split please " + words(10, 3))]
         a = self.d.chat(m)
-        self.assertEqual(content(a), "Yes.\n\nMore.")
+        self.assertEqual(content(a), ".\n\n你好")
         again = self.d.post("/tokenize", {"content": content(a)})[1]["count"]
         self.assertLess(again, a["usage"]["completion_tokens"] - 1, "the script must write what no tokenizer would")
         b = self.d.chat(m + [assistant(content(a)), user("ok")])
@@ -93,7 +93,7 @@ class Cache(unittest.TestCase):
         self.assertEqual(r["hearth"]["cache"]["shared"], cached(r), "first computed for another conversation")
 
     def test_cached_false_publishes_nothing(self):
-        m = [user("unpublished " + words(100, 12))]
+        m = [system("unpublished"), user("unpublished " + words(100, 12))]
         self.d.chat(m, hearth={"cache": False})
         r = self.d.chat(m)
         self.assertLess(cached(r), BLOCK)

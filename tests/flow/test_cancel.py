@@ -65,7 +65,7 @@ class Cancel(unittest.TestCase):
         self.d.until(lambda: self.d.n_generated() > 3, "generating")
         self.ends(s.close)
 
-    def test_a_half_closed_connection_is_a_cancel(self):  # B23 d: decided so, see notes in the API's documentation
+    def test_a_half_closed_connection_is_a_cancel(self):  # B23 d: decided so; HTTP would allow the other reading
         s = self.d.raw()
         post(s, {"messages": [user("forever")], "stream": True})
         self.running()

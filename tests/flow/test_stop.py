@@ -86,7 +86,7 @@ class Stop(unittest.TestCase):
             self.stop_in_time(d)
 
     def test_while_loading(self):
-        d = Scripted({**SCRIPT, "load_ms": 600000}, wait=False)
+        d = Scripted({**SCRIPT, "load_ms": 60000}, wait=False)
         with d:
             def loading():
                 try:
