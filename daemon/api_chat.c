@@ -1,6 +1,7 @@
 /*
- * POST /v1/chat/completions: stateless. The whole conversation comes with the request and no conversation is made; only the ids of each answer are kept, by a hash
- * chain over what led to it, so that the client's copy of our own words is read as the tokens we wrote.
+ * POST /v1/chat/completions: stateless. The whole conversation comes with the request and no
+ * conversation is made; only the ids of each answer are kept, by a hash chain over what led to it,
+ * so that the client's copy of our own words is read as the tokens we wrote.
  */
 #include "daemon/body.h"
 #include "daemon/history.h"
@@ -8,10 +9,12 @@
 #include "daemon/wire.h"
 
 static const struct body_refusal refusals[] = {
-    {"tools", NEUTRAL_EMPTY},          {"tool_choice", NEUTRAL_NO_TOOL},   {"functions", NEUTRAL_EMPTY},
-    {"function_call", NEUTRAL_NO_TOOL}, {"response_format", NEUTRAL_TEXT}, {"logprobs", NEUTRAL_FALSE},
-    {"top_logprobs", NEUTRAL_ZERO},    {"n", NEUTRAL_ONE},                 {"modalities", NEUTRAL_TEXT_ONLY},
-    {"audio", NEUTRAL_NONE},           {"prediction", NEUTRAL_NONE},       {"web_search_options", NEUTRAL_NONE},
+    {"tools", NEUTRAL_EMPTY},           {"tool_choice", NEUTRAL_NO_TOOL},
+    {"functions", NEUTRAL_EMPTY},       {"function_call", NEUTRAL_NO_TOOL},
+    {"response_format", NEUTRAL_TEXT},  {"logprobs", NEUTRAL_FALSE},
+    {"top_logprobs", NEUTRAL_ZERO},     {"n", NEUTRAL_ONE},
+    {"modalities", NEUTRAL_TEXT_ONLY},  {"audio", NEUTRAL_NONE},
+    {"prediction", NEUTRAL_NONE},       {"web_search_options", NEUTRAL_NONE},
     {"reasoning_effort", NEUTRAL_NONE}, {"verbosity", NEUTRAL_NONE},
 };
 
@@ -22,17 +25,19 @@ static int read_limit(const json *o, struct turn *t, struct http_error *ret)
     return rc ? rc : body_max_tokens(o, "max_completion_tokens", &t->params.max_tokens, ret);
 }
 
-static int read_body(const json *o, const struct history *h, const struct request *r, struct turn *t,
-                     struct http_error *ret)
+static int read_body(const json *o, const struct history *h, const struct request *r,
+                     struct turn *t, struct http_error *ret)
 {
     int rc;
     if ((rc = body_refuse(o, refusals, sizeof refusals / sizeof *refusals, ret)) ||
-        (rc = body_params(o, h, r, t, ret)) || (rc = read_limit(o, t, ret)) || (rc = body_messages(o, t, ret)))
+        (rc = body_params(o, h, r, t, ret)) || (rc = read_limit(o, t, ret)) ||
+        (rc = body_messages(o, t, ret)))
         return rc;
     return 0;
 }
 
-int api_chat(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret)
+int api_chat(struct history *h, struct request *r, const struct route_args *args,
+             struct http_error *ret)
 {
     (void)args;
     json *o = NULL;
@@ -46,7 +51,8 @@ int api_chat(struct history *h, struct request *r, const struct route_args *args
         rc = ERR_NOMEM;
         goto done;
     }
-    if ((rc = read_body(o, h, r, t, ret)) || (rc = prepare_replies(h, t, ret)) || (rc = prepare_prompt(h, t, ret)))
+    if ((rc = read_body(o, h, r, t, ret)) || (rc = prepare_replies(h, t, ret)) ||
+        (rc = prepare_prompt(h, t, ret)))
         goto done;
     history_submit(h, t);
     t = NULL;

@@ -1,5 +1,6 @@
 /*
- * POST /v1/completions: a prompt as text or as token ids, continued. No template, no history. Text never yields control tokens; ids may be any of the vocabulary.
+ * POST /v1/completions: a prompt as text or as token ids, continued. No template, no history. Text
+ * never yields control tokens; ids may be any of the vocabulary.
  */
 #include <string.h>
 
@@ -9,11 +10,12 @@
 #include "daemon/wire.h"
 
 static const struct body_refusal refusals[] = {
-    {"n", NEUTRAL_ONE},        {"best_of", NEUTRAL_ONE}, {"echo", NEUTRAL_FALSE},
+    {"n", NEUTRAL_ONE},         {"best_of", NEUTRAL_ONE},  {"echo", NEUTRAL_FALSE},
     {"logprobs", NEUTRAL_NONE}, {"suffix", NEUTRAL_EMPTY},
 };
 
-static int add_text(const char *text, const struct history *h, struct turn *t, struct http_error *ret)
+static int add_text(const char *text, const struct history *h, struct turn *t,
+                    struct http_error *ret)
 {
     const struct tok *tok = engine_tok(h->engine);
     struct err e;
@@ -25,14 +27,16 @@ static int add_text(const char *text, const struct history *h, struct turn *t, s
     return rc ? body_error(ret, &e, "prompt") : 0;
 }
 
-static int add_ids(const json *list, const struct history *h, struct turn *t, struct http_error *ret)
+static int add_ids(const json *list, const struct history *h, struct turn *t,
+                   struct http_error *ret)
 {
     int n_vocab = engine_info(h->engine)->n_vocab;
     for (const json *it = json_first(list); it; it = json_next(it)) {
         struct err e;
         int64_t id;
         if (json_type(it) != JSON_NUMBER)
-            return body_refused(ret, "invalid_type", "prompt", "prompt: a list holds token ids only, %s given",
+            return body_refused(ret, "invalid_type", "prompt",
+                                "prompt: a list holds token ids only, %s given",
                                 json_type_name(json_type(it)));
         if (json_int(it, "prompt", 0, n_vocab - 1, &id, &e))
             return body_error(ret, &e, "prompt");
@@ -44,19 +48,23 @@ static int add_ids(const json *list, const struct history *h, struct turn *t, st
     return 0;
 }
 
-/* A string, ids, or a list with one of either: several prompts in one request are several choices, and n is 1. */
-static int read_prompt(const json *o, const struct history *h, struct turn *t, struct http_error *ret)
+/* A string, ids, or a list with one of either: several prompts in one request are several choices,
+ * and n is 1. */
+static int read_prompt(const json *o, const struct history *h, struct turn *t,
+                       struct http_error *ret)
 {
     struct err e = {0};
     const json *p = json_get(o, "prompt", &e);
     if (e.code)
         return body_error(ret, &e, "prompt");
     if (!p)
-        return body_refused(ret, "invalid_value", "prompt", "prompt is missing; a string or a list of token ids is needed");
+        return body_refused(ret, "invalid_value", "prompt",
+                            "prompt is missing; a string or a list of token ids is needed");
     const json *first = json_type(p) == JSON_ARRAY ? json_first(p) : NULL;
     bool is_nested = json_type(first) == JSON_STRING || json_type(first) == JSON_ARRAY;
     if (is_nested && json_count(p) > 1)
-        return body_refused(ret, "unsupported_parameter", "prompt", "prompt: %zu prompts in one request are not supported; send one each",
+        return body_refused(ret, "unsupported_parameter", "prompt",
+                            "prompt: %zu prompts in one request are not supported; send one each",
                             json_count(p));
     if (is_nested)
         p = first;
@@ -64,22 +72,25 @@ static int read_prompt(const json *o, const struct history *h, struct turn *t, s
         return add_text(json_str(p), h, t, ret);
     if (json_type(p) == JSON_ARRAY)
         return add_ids(p, h, t, ret);
-    return body_refused(ret, "invalid_type", "prompt", "prompt: string or list of token ids expected, %s given",
+    return body_refused(ret, "invalid_type", "prompt",
+                        "prompt: string or list of token ids expected, %s given",
                         json_type_name(json_type(p)));
 }
 
-static int read_body(const json *o, const struct history *h, const struct request *r, struct turn *t,
-                     struct http_error *ret)
+static int read_body(const json *o, const struct history *h, const struct request *r,
+                     struct turn *t, struct http_error *ret)
 {
     int rc;
     if ((rc = body_refuse(o, refusals, sizeof refusals / sizeof *refusals, ret)) ||
         (rc = body_params(o, h, r, t, ret)) ||
-        (rc = body_max_tokens(o, "max_tokens", &t->params.max_tokens, ret)) || (rc = read_prompt(o, h, t, ret)))
+        (rc = body_max_tokens(o, "max_tokens", &t->params.max_tokens, ret)) ||
+        (rc = read_prompt(o, h, t, ret)))
         return rc;
     return 0;
 }
 
-int api_completions(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret)
+int api_completions(struct history *h, struct request *r, const struct route_args *args,
+                    struct http_error *ret)
 {
     (void)args;
     json *o = NULL;

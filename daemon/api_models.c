@@ -1,5 +1,6 @@
 /*
- * GET /v1/models, /v1/models/{id}: the model that runs. GET /v1/hearth/status: what the daemon is, has and does.
+ * GET /v1/models, /v1/models/{id}: the model that runs. GET /v1/hearth/status: what the daemon is,
+ * has and does.
  */
 #include <string.h>
 #include <unistd.h>
@@ -18,7 +19,8 @@ static json *model_of(const struct history *h)
     return o;
 }
 
-int api_models(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret)
+int api_models(struct history *h, struct request *r, const struct route_args *args,
+               struct http_error *ret)
 {
     (void)args;
     (void)ret;
@@ -29,11 +31,13 @@ int api_models(struct history *h, struct request *r, const struct route_args *ar
     return HANDLED;
 }
 
-int api_model(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret)
+int api_model(struct history *h, struct request *r, const struct route_args *args,
+              struct http_error *ret)
 {
     const char *id = engine_info(h->engine)->id;
     if (strcmp(args->v[0], id) != 0 && strcmp(args->v[0], "default") != 0) {
-        http_error_set(ret, 404, "model_not_found", "model", "there is no model \"%s\" here; \"%s\" is loaded", args->v[0], id);
+        http_error_set(ret, 404, "model_not_found", "model",
+                       "there is no model \"%s\" here; \"%s\" is loaded", args->v[0], id);
         return ERR_NOTFOUND;
     }
     history_reply_json(h, r, 200, model_of(h));
@@ -74,7 +78,8 @@ static json *status_model(const struct history *h)
         json_set_null(o, "template");
     json_set_str(o, "isa", info->isa);
     json_set_int(o, "threads", info->n_threads);
-    json *sampling = json_set(o, "sampling", json_object()); /* of the file; null where it says nothing */
+    json *sampling =
+        json_set(o, "sampling", json_object()); /* of the file; null where it says nothing */
     json_set_num(sampling, "temperature", info->sampling_temperature);
     json_set_num(sampling, "top_p", info->sampling_top_p);
     json_set_num(sampling, "min_p", info->sampling_min_p);
@@ -111,7 +116,8 @@ static json *status_memory(const struct history *h)
 {
     json *o = json_object();
     json_set_int(o, "limit_bytes", (int64_t)h->d->config->memory_bytes);
-    json_set_int(o, "weights_bytes", h->engine ? (int64_t)engine_info(h->engine)->weights_bytes : 0);
+    json_set_int(o, "weights_bytes",
+                 h->engine ? (int64_t)engine_info(h->engine)->weights_bytes : 0);
     json_set_int(o, "kv_bytes", (int64_t)atomic_load(&h->d->n.kv_bytes));
     json_set_int(o, "kv_bytes_max", (int64_t)atomic_load(&h->d->n.kv_bytes_max));
     json_set_int(o, "kv_blocks", (int64_t)atomic_load(&h->d->n.kv_blocks));
@@ -132,7 +138,8 @@ static json *status_history(const struct history *h)
     return o;
 }
 
-int api_status(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret)
+int api_status(struct history *h, struct request *r, const struct route_args *args,
+               struct http_error *ret)
 {
     (void)args;
     (void)ret;

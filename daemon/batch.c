@@ -1,11 +1,13 @@
 /*
  * See batch.h.
  *
- * Sharing what is in flight: a run that reads a prefix which an older run of the same owner is reading too waits for that one's blocks, if they would give it a block's worth at least. Older
+ * Sharing what is in flight: a run that reads a prefix which an older run of the same owner is
+ * reading too waits for that one's blocks, if they would give it a block's worth at least. Older
  * means a smaller number, so that waiting has no cycles, and the oldest never waits.
  *
- * Room: a run is admitted when the tree can give it blocks for its whole prompt. Growth can still fail; then the youngest leaves its blocks to the tree and
- * goes to the head of the queue. It comes back only when there is room for all it had, so that two turns don't chase each other out.
+ * Room: a run is admitted when the tree can give it blocks for its whole prompt. Growth can still
+ * fail; then the youngest leaves its blocks to the tree and goes to the head of the queue. It comes
+ * back only when there is room for all it had, so that two turns don't chase each other out.
  */
 #include "daemon/batch.h"
 
@@ -206,7 +208,8 @@ static void yield(struct batch *b, struct run *r)
     wait_push_head(b, r);
 }
 
-/* Blocks for the rows of the pass, from oldest to youngest; who finds none turns the youngest out. */
+/* Blocks for the rows of the pass, from oldest to youngest; who finds none turns the youngest out.
+ */
 static void reserve(struct batch *b)
 {
     for (int i = 0; i < b->n_running; i++) {
@@ -231,10 +234,12 @@ static void reserve(struct batch *b)
 /* Whether r should wait until `older` has computed what both begin with. */
 static bool shares_with(const struct run *r, const struct run *older)
 {
-    if (run_pending(older) <= 1 || !older->t->params.use_cache || memcmp(&r->root, &older->root, sizeof r->root) != 0)
+    if (run_pending(older) <= 1 || !older->t->params.use_cache ||
+        memcmp(&r->root, &older->root, sizeof r->root) != 0)
         return false;
     int common = (int)ids_common(r->ids.v, r->ids.n - 1, older->ids.v, older->ids.n);
-    /* The older one publishes whole blocks; of the block in which they part, its first positions serve too. */
+    /* The older one publishes whole blocks; of the block in which they part, its first positions
+     * serve too. */
     int published = (common + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK;
     if (published > (int)older->ids.n - 1)
         published -= KV_BLOCK;
@@ -255,7 +260,8 @@ static void look_around(struct batch *b)
     }
 }
 
-/* Decoding rows first; then the prefilling runs share the allowance evenly, what one doesn't need going to the next. */
+/* Decoding rows first; then the prefilling runs share the allowance evenly, what one doesn't need
+ * going to the next. */
 static void plan(struct batch *b)
 {
     int n_decoding = 0, n_prefilling = 0;
@@ -280,7 +286,8 @@ static void plan(struct batch *b)
 
 /* ---- the pass ---- */
 
-static int fill_parts(struct batch *b, struct engine_part *parts, int *ret_n_decoding, int *ret_n_prefill)
+static int fill_parts(struct batch *b, struct engine_part *parts, int *ret_n_decoding,
+                      int *ret_n_prefill)
 {
     int n = 0;
     *ret_n_decoding = *ret_n_prefill = 0;
@@ -326,8 +333,9 @@ static void fail_pass(struct batch *b, const struct err *e)
     log_error("a pass failed: %s", e->text);
     for (int i = 0; i < b->n_running; i++)
         if (b->running[i]->n_rows > 0)
-            turn_fail(b->running[i]->t, 500, e->code == ERR_NOMEM ? "out_of_memory" : "engine_error", "the engine failed: %s",
-                      e->text);
+            turn_fail(b->running[i]->t, 500,
+                      e->code == ERR_NOMEM ? "out_of_memory" : "engine_error",
+                      "the engine failed: %s", e->text);
     end_finished(b);
 }
 

@@ -1,7 +1,9 @@
 /*
- * Continuous batching: which turns run, which rows the next pass takes, who waits for whom. Worker thread only.
+ * Continuous batching: which turns run, which rows the next pass takes, who waits for whom. Worker
+ * thread only.
  *
- *      step:  end the canceled ─ admit ─ look into the cache ─ plan rows ─ reserve blocks ─ pass ─ draw and send ─ publish ─ end the finished
+ *   step:  end the canceled ─ admit ─ look into the cache ─ plan rows ─ reserve blocks ─
+ *          pass ─ draw and send ─ publish ─ end the finished
  *
  * Of a step, a pass is the only part that takes time; everything else is between two passes.
  */

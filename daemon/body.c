@@ -1,6 +1,6 @@
 /*
- * Request bodies: see body.h. The order of checks is the order in which a person would want to hear about them: is it JSON, is a field refused, is its type right,
- * is its value in range.
+ * Request bodies: see body.h. The order of checks is the order in which a person would want to hear
+ * about them: is it JSON, is a field refused, is its type right, is its value in range.
  */
 #include "daemon/body.h"
 
@@ -57,7 +57,8 @@ static int out_of_memory(struct http_error *ret)
     return ERR_NOMEM;
 }
 
-static int wrong_type(struct http_error *ret, const char *field, const char *wanted, const json *got)
+static int wrong_type(struct http_error *ret, const char *field, const char *wanted,
+                      const json *got)
 {
     return body_refused(ret, "invalid_type", field, "%s: %s expected, %s given", field, wanted,
                         json_type_name(json_type(got)));
@@ -68,12 +69,14 @@ int body_parse(const struct request *r, json **ret_json, struct http_error *ret)
     struct err e;
     json *j;
     if (r->n_body == 0)
-        return body_refused(ret, "invalid_json", NULL, "the request has no body; a JSON object is expected");
+        return body_refused(ret, "invalid_json", NULL,
+                            "the request has no body; a JSON object is expected");
     int rc = json_parse(r->body, r->n_body, &j, &e);
     if (rc == ERR_NOMEM)
         return out_of_memory(ret);
     if (rc)
-        return body_refused(ret, "invalid_json", NULL, "the body is not JSON that can be read: %s", e.text);
+        return body_refused(ret, "invalid_json", NULL, "the body is not JSON that can be read: %s",
+                            e.text);
     if (json_type(j) != JSON_OBJECT) {
         body_refused(ret, "invalid_json", NULL, "the body is a JSON %s; an object is expected",
                      json_type_name(json_type(j)));
@@ -120,7 +123,8 @@ int body_array(const json *o, const char *key, const json **ret_value, struct ht
     return member_of(o, key, JSON_ARRAY, ret_value, ret);
 }
 
-int body_str(const json *o, const char *key, const char *field, const char **ret_value, struct http_error *ret)
+int body_str(const json *o, const char *key, const char *field, const char **ret_value,
+             struct http_error *ret)
 {
     const json *j = NULL;
     int rc = member(o, key, &j, ret);
@@ -132,7 +136,8 @@ int body_str(const json *o, const char *key, const char *field, const char **ret
     return 0;
 }
 
-int body_bool(const json *o, const char *key, const char *field, bool *ret_value, struct http_error *ret)
+int body_bool(const json *o, const char *key, const char *field, bool *ret_value,
+              struct http_error *ret)
 {
     const json *j = NULL;
     int rc = member(o, key, &j, ret);
@@ -144,7 +149,8 @@ int body_bool(const json *o, const char *key, const char *field, bool *ret_value
     return 0;
 }
 
-int body_int(const json *o, const char *key, int64_t min, int64_t max, int64_t *ret_value, struct http_error *ret)
+int body_int(const json *o, const char *key, int64_t min, int64_t max, int64_t *ret_value,
+             struct http_error *ret)
 {
     struct err e;
     const json *j = NULL;
@@ -157,7 +163,8 @@ int body_int(const json *o, const char *key, int64_t min, int64_t max, int64_t *
     return rc ? body_error(ret, &e, key) : 0;
 }
 
-int body_num(const json *o, const char *key, double min, double max, double *ret_value, struct http_error *ret)
+int body_num(const json *o, const char *key, double min, double max, double *ret_value,
+             struct http_error *ret)
 {
     struct err e;
     const json *j = NULL;
@@ -218,8 +225,9 @@ int body_refuse(const json *o, const struct body_refusal *list, size_t n, struct
         if (rc)
             return rc;
         if (j && !is_neutral(j, list[i].neutral))
-            return body_refused(ret, "unsupported_parameter", list[i].key,
-                                "%s is not supported by this server (with this value); leave it out", list[i].key);
+            return body_refused(
+                ret, "unsupported_parameter", list[i].key,
+                "%s is not supported by this server (with this value); leave it out", list[i].key);
     }
     return 0;
 }
@@ -234,8 +242,8 @@ static int read_bias(const json *o, const struct history *h, struct turn *t, str
         return rc;
     size_t n = json_count(map), i = 0;
     if (n > LIMIT_LOGIT_BIAS)
-        return body_refused(ret, "invalid_value", "logit_bias", "logit_bias: %zu entries, at most %d are taken", n,
-                            LIMIT_LOGIT_BIAS);
+        return body_refused(ret, "invalid_value", "logit_bias",
+                            "logit_bias: %zu entries, at most %d are taken", n, LIMIT_LOGIT_BIAS);
     struct sample_bias *bias = arena_array(&t->arena, n, sizeof *bias);
     if (!bias)
         return out_of_memory(ret);
@@ -247,7 +255,8 @@ static int read_bias(const json *o, const struct history *h, struct turn *t, str
         const char *key = json_key(it);
         long id = strtol(key, &end, 10);
         if (*key < '0' || *key > '9' || *end || id < 0 || id >= n_vocab)
-            return body_refused(ret, "invalid_value", "logit_bias", "logit_bias: \"%.*s\" is not a token id of this model (0 … %d)",
+            return body_refused(ret, "invalid_value", "logit_bias",
+                                "logit_bias: \"%.*s\" is not a token id of this model (0 … %d)",
                                 SHOWN_BYTES, key, n_vocab - 1);
         if (json_type(it) != JSON_NUMBER)
             return wrong_type(ret, "logit_bias", "number", it);
@@ -260,7 +269,8 @@ static int read_bias(const json *o, const struct history *h, struct turn *t, str
     return 0;
 }
 
-static int read_sampling(const json *o, const struct history *h, struct turn *t, struct http_error *ret)
+static int read_sampling(const json *o, const struct history *h, struct turn *t,
+                         struct http_error *ret)
 {
     struct sample_params *p = &t->params.sample;
     int64_t top_k = p->top_k, seed = (int64_t)(random_u64() & JSON_INT_MAX);
@@ -288,8 +298,8 @@ static int add_stop(const json *j, struct turn *t, struct http_error *ret)
         return wrong_type(ret, "stop", "string, or array of strings", j);
     size_t n = strlen(json_str(j));
     if (n == 0 || n > LIMIT_STOP_BYTES)
-        return body_refused(ret, "invalid_value", "stop", "stop: a string of %zu bytes; 1 … %d are taken", n,
-                            LIMIT_STOP_BYTES);
+        return body_refused(ret, "invalid_value", "stop",
+                            "stop: a string of %zu bytes; 1 … %d are taken", n, LIMIT_STOP_BYTES);
     const char *copy = arena_copy(&t->arena, json_str(j), n);
     if (!copy)
         return out_of_memory(ret);
@@ -307,7 +317,8 @@ static int read_stops(const json *o, struct turn *t, struct http_error *ret)
         return rc;
     size_t n = json_type(j) == JSON_ARRAY ? json_count(j) : 1;
     if (n > LIMIT_STOPS)
-        return body_refused(ret, "invalid_value", "stop", "stop: %zu strings, at most %d are taken", n, LIMIT_STOPS);
+        return body_refused(ret, "invalid_value", "stop", "stop: %zu strings, at most %d are taken",
+                            n, LIMIT_STOPS);
     p->stops = arena_array(&t->arena, n, sizeof *p->stops);
     p->stop_lengths = arena_array(&t->arena, n, sizeof *p->stop_lengths);
     if (!p->stops || !p->stop_lengths)
@@ -319,7 +330,8 @@ static int read_stops(const json *o, struct turn *t, struct http_error *ret)
     return rc;
 }
 
-static int read_stream(const json *o, const struct request *r, struct turn *t, struct http_error *ret)
+static int read_stream(const json *o, const struct request *r, struct turn *t,
+                       struct http_error *ret)
 {
     const json *options = NULL;
     int rc;
@@ -328,10 +340,12 @@ static int read_stream(const json *o, const struct request *r, struct turn *t, s
         return rc;
     if (t->params.is_stream && !r->can_stream)
         return body_refused(ret, "unsupported_parameter", "stream",
-                            "stream: HTTP/1.0 has no chunked transfer, so a cut stream would look whole; use HTTP/1.1");
+                            "stream: HTTP/1.0 has no chunked transfer, so a cut stream would look "
+                            "whole; use HTTP/1.1");
     if (!options)
         return 0;
-    rc = body_bool(options, "include_usage", "stream_options.include_usage", &t->params.include_usage, ret);
+    rc = body_bool(options, "include_usage", "stream_options.include_usage",
+                   &t->params.include_usage, ret);
     t->params.include_usage = t->params.include_usage && t->params.is_stream;
     return rc;
 }
@@ -354,9 +368,11 @@ static int read_hearth(const json *o, struct turn *t, struct http_error *ret)
     for (size_t i = 0; i < sizeof later / sizeof *later; i++)
         if (strcmp(context, later[i]) == 0)
             return body_refused(ret, "unsupported_parameter", "hearth.context",
-                                "hearth.context: \"%s\" is not implemented yet; \"error\" is", context);
+                                "hearth.context: \"%s\" is not implemented yet; \"error\" is",
+                                context);
     return body_refused(ret, "invalid_value", "hearth.context",
-                        "hearth.context: \"%.*s\" is no strategy; \"error\" is", SHOWN_BYTES, context);
+                        "hearth.context: \"%.*s\" is no strategy; \"error\" is", SHOWN_BYTES,
+                        context);
 }
 
 int body_params(const json *o, const struct history *h, const struct request *r, struct turn *t,
@@ -364,8 +380,9 @@ int body_params(const json *o, const struct history *h, const struct request *r,
 {
     const char *model = NULL, *user = NULL;
     int rc;
-    if ((rc = body_str(o, "model", "model", &model, ret)) || (rc = body_str(o, "user", "user", &user, ret)) ||
-        (rc = read_sampling(o, h, t, ret)) || (rc = read_stops(o, t, ret)) || (rc = read_stream(o, r, t, ret)) ||
+    if ((rc = body_str(o, "model", "model", &model, ret)) ||
+        (rc = body_str(o, "user", "user", &user, ret)) || (rc = read_sampling(o, h, t, ret)) ||
+        (rc = read_stops(o, t, ret)) || (rc = read_stream(o, r, t, ret)) ||
         (rc = read_hearth(o, t, ret)))
         return rc;
     return 0;
@@ -385,10 +402,12 @@ int body_max_tokens(const json *o, const char *key, int *ret_value, struct http_
 
 static bool is_text_part(const char *type)
 {
-    return strcmp(type, "text") == 0 || strcmp(type, "input_text") == 0 || strcmp(type, "output_text") == 0;
+    return strcmp(type, "text") == 0 || strcmp(type, "input_text") == 0 ||
+           strcmp(type, "output_text") == 0;
 }
 
-static int part_text(const json *part, const char *field, const char **ret_text, struct http_error *ret)
+static int part_text(const json *part, const char *field, const char **ret_text,
+                     struct http_error *ret)
 {
     const char *type = NULL;
     int rc;
@@ -400,15 +419,18 @@ static int part_text(const json *part, const char *field, const char **ret_text,
     if (!type)
         return body_refused(ret, "invalid_value", field, "%s: a part without a type", field);
     if (!is_text_part(type))
-        return body_refused(ret, "unsupported_parameter", field, "%s: parts of type \"%.*s\" are not supported; text is",
-                            field, SHOWN_BYTES, type);
+        return body_refused(ret, "unsupported_parameter", field,
+                            "%s: parts of type \"%.*s\" are not supported; text is", field,
+                            SHOWN_BYTES, type);
     if ((rc = body_str(part, "text", field, ret_text, ret)))
         return rc;
-    return *ret_text ? 0 : body_refused(ret, "invalid_value", field, "%s: a text part without text", field);
+    return *ret_text
+               ? 0
+               : body_refused(ret, "invalid_value", field, "%s: a text part without text", field);
 }
 
-static int join_parts(const json *parts, const char *field, struct arena *a, struct body_text *ret_text,
-                      struct http_error *ret)
+static int join_parts(const json *parts, const char *field, struct arena *a,
+                      struct body_text *ret_text, struct http_error *ret)
 {
     const char *text;
     size_t n = 0;
@@ -433,8 +455,8 @@ static int join_parts(const json *parts, const char *field, struct arena *a, str
     return 0;
 }
 
-int body_content(const json *message, const char *field, struct arena *a, struct body_text *ret_text,
-                 struct http_error *ret)
+int body_content(const json *message, const char *field, struct arena *a,
+                 struct body_text *ret_text, struct http_error *ret)
 {
     char name[SHOWN_BYTES];
     const json *j = NULL;
@@ -459,12 +481,16 @@ int body_content(const json *message, const char *field, struct arena *a, struct
     return 0;
 }
 
-int body_role(const json *message, const char *field, enum chat_role *ret_role, struct http_error *ret)
+int body_role(const json *message, const char *field, enum chat_role *ret_role,
+              struct http_error *ret)
 {
     static const struct {
         const char *name;
         enum chat_role role;
-    } roles[] = {{"system", CHAT_SYSTEM}, {"developer", CHAT_SYSTEM}, {"user", CHAT_USER}, {"assistant", CHAT_ASSISTANT}};
+    } roles[] = {{"system", CHAT_SYSTEM},
+                 {"developer", CHAT_SYSTEM},
+                 {"user", CHAT_USER},
+                 {"assistant", CHAT_ASSISTANT}};
     char name[SHOWN_BYTES];
     const char *role = NULL;
     snprintf(name, sizeof name, "%s.role", field);
@@ -472,7 +498,9 @@ int body_role(const json *message, const char *field, enum chat_role *ret_role, 
     if (rc)
         return rc;
     if (!role)
-        return body_refused(ret, "invalid_value", name, "%s is missing; system, developer, user or assistant is expected", name);
+        return body_refused(ret, "invalid_value", name,
+                            "%s is missing; system, developer, user or assistant is expected",
+                            name);
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
         if (strcmp(role, roles[i].name) == 0) {
             *ret_role = roles[i].role;
@@ -480,11 +508,12 @@ int body_role(const json *message, const char *field, enum chat_role *ret_role, 
         }
     bool is_tool = strcmp(role, "tool") == 0 || strcmp(role, "function") == 0;
     return body_refused(ret, is_tool ? "unsupported_parameter" : "invalid_value", name,
-                        "%s: \"%.*s\" is not %s; system, developer, user and assistant are", name, SHOWN_BYTES, role,
-                        is_tool ? "supported" : "a role");
+                        "%s: \"%.*s\" is not %s; system, developer, user and assistant are", name,
+                        SHOWN_BYTES, role, is_tool ? "supported" : "a role");
 }
 
-static int add_message(const json *message, const char *field, struct turn *t, struct http_error *ret)
+static int add_message(const json *message, const char *field, struct turn *t,
+                       struct http_error *ret)
 {
     static const struct body_refusal refusals[] = {
         {"tool_calls", NEUTRAL_EMPTY}, {"function_call", NEUTRAL_NONE}, {"audio", NEUTRAL_NONE}};
@@ -513,8 +542,9 @@ int body_messages(const json *o, struct turn *t, struct http_error *ret)
         return body_refused(ret, "invalid_value", "messages", "messages %s; at least one is needed",
                             messages ? "is empty" : "is missing");
     if (json_count(messages) > LIMIT_MESSAGES)
-        return body_refused(ret, "invalid_value", "messages", "messages: %zu of them, at most %d are taken",
-                            json_count(messages), LIMIT_MESSAGES);
+        return body_refused(ret, "invalid_value", "messages",
+                            "messages: %zu of them, at most %d are taken", json_count(messages),
+                            LIMIT_MESSAGES);
     for (const json *it = json_first(messages); it; it = json_next(it), i++) {
         char field[SHOWN_BYTES];
         snprintf(field, sizeof field, "messages[%zu]", i);

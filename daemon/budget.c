@@ -21,7 +21,8 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* The number in a file; UINT64_MAX for "max", for no such file, and for cgroup v1's huge "no limit". */
+/* The number in a file; UINT64_MAX for "max", for no such file, and for cgroup v1's huge "no
+ * limit". */
 static uint64_t read_limit(const char *dir, size_t n_dir, const char *name)
 {
     struct buf path, text;
@@ -30,8 +31,8 @@ static uint64_t read_limit(const char *dir, size_t n_dir, const char *name)
     buf_init(&text, CGROUP_FILE_BYTES);
     buf_add(&path, dir, n_dir);
     buf_str(&path, name);
-    if (!buf_error(&path) && file_read(path.data, &text, NULL) == 0 && text.len > 0 && text.data[0] >= '0' &&
-        text.data[0] <= '9') {
+    if (!buf_error(&path) && file_read(path.data, &text, NULL) == 0 && text.len > 0 &&
+        text.data[0] >= '0' && text.data[0] <= '9') {
         errno = 0;
         limit = strtoull(text.data, NULL, 10);
         if (errno || limit == 0)
@@ -71,7 +72,8 @@ static bool has_memory(const char *list, size_t n)
     for (size_t i = 0; i + sizeof word - 1 <= n; i++) {
         bool begins = i == 0 || list[i - 1] == ',';
         size_t end = i + sizeof word - 1;
-        if (begins && memcmp(list + i, word, sizeof word - 1) == 0 && (end == n || list[end] == ','))
+        if (begins && memcmp(list + i, word, sizeof word - 1) == 0 &&
+            (end == n || list[end] == ','))
             return true;
     }
     return false;
@@ -102,7 +104,8 @@ uint64_t budget_default(void)
 {
     struct buf text;
     long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
-    uint64_t ram = pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : UINT64_MAX;
+    uint64_t ram =
+        pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : UINT64_MAX;
     buf_init(&text, CGROUP_FILE_BYTES);
     if (file_read("/proc/self/cgroup", &text, NULL) == 0 && text.data)
         ram = min_u64(ram, budget_cgroup(text.data, "/sys/fs/cgroup"));
@@ -127,20 +130,24 @@ int budget_plan(const struct budget_request *r, struct budget *ret, struct err *
     size_t n_blocks = (size_t)(kv_bytes / r->block_bytes);
     int ctx = r->ctx > 0 ? r->ctx : DEFAULT_CTX;
     if (r->ctx > r->n_ctx_train)
-        return err_set(e, ERR_LIMIT, "--ctx %d: the model was made for %d positions", r->ctx, r->n_ctx_train);
+        return err_set(e, ERR_LIMIT, "--ctx %d: the model was made for %d positions", r->ctx,
+                       r->n_ctx_train);
     if (ctx > r->n_ctx_train)
         ctx = r->n_ctx_train;
     if (blocks_of(ctx) > n_blocks && r->ctx > 0)
         return err_set(e, ERR_LIMIT,
-                       "--ctx %d needs %.0f MiB for KV, and --memory leaves %.0f of its %.0f MiB: weights take %.0f, scratch %.0f",
-                       ctx, mib(blocks_of(ctx) * r->block_bytes), mib(kv_bytes), mib(r->memory_bytes), mib(r->weights_bytes),
-                       mib(BUDGET_SCRATCH_BYTES));
+                       "--ctx %d needs %.0f MiB for KV, and --memory leaves %.0f of its %.0f MiB: "
+                       "weights take %.0f, scratch %.0f",
+                       ctx, mib(blocks_of(ctx) * r->block_bytes), mib(kv_bytes),
+                       mib(r->memory_bytes), mib(r->weights_bytes), mib(BUDGET_SCRATCH_BYTES));
     if (blocks_of(ctx) > n_blocks)
         ctx = n_blocks > 1 ? (int)(n_blocks - 1) * KV_BLOCK : 0;
     if (ctx < BUDGET_CTX_MIN && ctx < r->n_ctx_train)
         return err_set(e, ERR_LIMIT,
-                       "memory of %.0f MiB leaves room for a window of %d tokens; the smallest is %d (weights take %.0f MiB, scratch %.0f): raise --memory",
-                       mib(r->memory_bytes), ctx, BUDGET_CTX_MIN, mib(r->weights_bytes), mib(BUDGET_SCRATCH_BYTES));
+                       "memory of %.0f MiB leaves room for a window of %d tokens; the smallest is "
+                       "%d (weights take %.0f MiB, scratch %.0f): raise --memory",
+                       mib(r->memory_bytes), ctx, BUDGET_CTX_MIN, mib(r->weights_bytes),
+                       mib(BUDGET_SCRATCH_BYTES));
     *ret = (struct budget){.ctx = ctx, .n_blocks = n_blocks};
     return 0;
 }

@@ -1,8 +1,12 @@
 /*
- * The history thread: its mailbox, the table of routes, one turn at a time per conversation, and the end of every turn. See history.h.
+ * The history thread: its mailbox, the table of routes, one turn at a time per conversation, and
+ * the end of every turn. See history.h.
  *
- *   claims:   conversation 7 (held)  ── waiting: request, request …      a request waits here, whole, and its handler starts again from the beginning
- *             conversation 9 (free)  ── waiting: request                 once the turn before it has ended; between two mails no free claim waits
+ *   claims:   conversation 7 (held)  ── waiting: request, request …
+ *             conversation 9 (free)  ── waiting: request
+ *
+ * A request waits there, whole, and its handler starts again from the beginning once the turn
+ * before it has ended. Between two mails nobody waits behind a free claim.
  */
 #include "daemon/history.h"
 
@@ -27,7 +31,8 @@ struct claim {
     struct mail *waiting, **tail; /* requests */
 };
 
-/* One daemon a process, so one of these. Written by history_start before the thread begins, then the thread's. */
+/* One daemon a process, so one of these. Written by history_start before the thread begins, then
+ * the thread's. */
 static struct {
     struct history h;
     pthread_t thread;
@@ -69,7 +74,8 @@ static const struct route {
     {"POST", "/tokenize", api_tokenize, NEEDS_MODEL},
 };
 
-/* Whether path has pattern's form; what stands at each {} (at least one byte, no '/') goes to args, on the stack of `text`. */
+/* Whether path has pattern's form; what stands at each {} (at least one byte, no '/') goes to args,
+ * on the stack of `text`. */
 static bool route_matches(const char *pattern, char *path, struct route_args *args)
 {
     args->n = 0;
@@ -89,7 +95,8 @@ static bool route_matches(const char *pattern, char *path, struct route_args *ar
     return !*pattern && !*path;
 }
 
-/* The arguments end at the next '/': they are cut after the match, as a failed match must leave the path whole. */
+/* The arguments end at the next '/': they are cut after the match, as a failed match must leave the
+ * path whole. */
 static void route_cut(struct route_args *args)
 {
     for (int i = 0; i < args->n; i++) {
@@ -102,7 +109,8 @@ static void route_cut(struct route_args *args)
 static int not_found(const struct request *r, bool is_known_path, struct http_error *ret)
 {
     if (is_known_path)
-        http_error_set(ret, 405, "method_not_allowed", NULL, "%s is not a method of %s", r->method, r->path);
+        http_error_set(ret, 405, "method_not_allowed", NULL, "%s is not a method of %s", r->method,
+                       r->path);
     else
         http_error_set(ret, 404, "not_found", NULL, "there is nothing at %s", r->path);
     return ERR_NOTFOUND;
@@ -138,7 +146,8 @@ static int call_route(struct history *h, struct request *r, struct http_error *r
     return not_found(r, is_known_path, ret);
 }
 
-/* A client that has gone gets no work done; its place in the queue is given back by an empty last reply, which the loop drops. */
+/* A client that has gone gets no work done; its place in the queue is given back by an empty last
+ * reply, which the loop drops. */
 static void drop_request(struct history *h, struct request *r)
 {
     struct buf none;
@@ -240,7 +249,8 @@ static void claim_drop_canceled(struct history *h, struct claim *c)
     c->tail = at;
 }
 
-/* Lets go on who waits behind a conversation that has become free; frees claims that nobody holds or waits for. */
+/* Lets go on who waits behind a conversation that has become free; frees claims that nobody holds
+ * or waits for. */
 static void run_claims(struct history *h)
 {
     struct claim **at = &h->claims;

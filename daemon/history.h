@@ -1,9 +1,12 @@
 /*
- * The history thread: the only one that touches the database, and the place for everything that may be slow before the model — parsing, loading the window, planning,
- * rendering, tokenising. It takes requests from the loop, answers those that need no model, makes turns of the others, and ends the turns that come back.
+ * The history thread: the only one that touches the database, and the place for everything that may
+ * be slow before the model — parsing, loading the window, planning, rendering, tokenising. It takes
+ * requests from the loop, answers those that need no model, makes turns of the others, and ends the
+ * turns that come back.
  *
- * Handlers (daemon/api_*.c) are listed in one table in history.c. A handler either answers, or submits a turn, or is parked behind its conversation's running turn, or returns
- * an error, which the router then answers in OpenAI's shape. The router frees the request unless it was parked.
+ * Handlers (daemon/api_*.c) are listed in one table in history.c. A handler either answers, or
+ * submits a turn, or is parked behind its conversation's running turn, or returns an error, which
+ * the router then answers in OpenAI's shape. The router frees the request unless it was parked.
  */
 #ifndef HEARTH_DAEMON_HISTORY_H
 #define HEARTH_DAEMON_HISTORY_H
@@ -17,16 +20,19 @@
 struct history {
     struct daemon *d;
     struct memory *memory;
-    struct engine *engine; /* NULL while loading: handlers of routes marked `needs_model` never see that */
-    struct claim *claims;  /* history.c: conversations with a running turn, and who waits behind it */
+    struct engine *engine; /* NULL while loading; never so for routes marked NEEDS_MODEL */
+    struct claim *claims;  /* conversations with a running turn, and who waits behind it */
     int n_turns_out;       /* at the worker */
     bool is_stopping;
 };
 
 /*
- * Opens <state_dir>/history.db (the directory exists, the lock is held) and starts the thread; returns once the database is open, or with memory_open's error.
- * The mailboxes of `d` are initialised. Stopping: post MAIL_STOP to d->history. The thread ends when every turn it gave to the worker has come back (so the worker gets its MAIL_STOP before,
- * or at the same time); it closes its mailbox, closes the database and posts MAIL_STOPPED (mail allocated with malloc; the loop frees it). Later pushes are refused.
+ * Opens <state_dir>/history.db (the directory exists, the lock is held) and starts the thread;
+ * returns once the database is open, or with memory_open's error. The mailboxes of `d` are
+ * initialised. Stopping: post MAIL_STOP to d->history. The thread ends when every turn it gave to
+ * the worker has come back (so the worker gets its MAIL_STOP before, or at the same time); it
+ * closes its mailbox, closes the database and posts MAIL_STOPPED (mail allocated with malloc; the
+ * loop frees it). Later pushes are refused.
  */
 int history_start(struct daemon *d, struct err *e) MUST_USE;
 /* Waits for the thread's end. Call before worker_join. */
@@ -41,46 +47,71 @@ struct route_args {
     const char *v[2];
     int n;
 };
-typedef int (*history_handler)(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret);
+typedef int (*history_handler)(struct history *h, struct request *r, const struct route_args *args,
+                               struct http_error *ret);
 
-/* Routes are declared in history.c; one line each: {"POST", "/v1/chat/completions", api_chat, needs_model}. */
-int api_chat(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret);
-int api_completions(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret);
-int api_models(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret);
-int api_model(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret);
-int api_status(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret);
+/* Routes are declared in history.c; one line each: {"POST", "/v1/chat/completions", api_chat,
+ * needs_model}. */
+int api_chat(struct history *h, struct request *r, const struct route_args *args,
+             struct http_error *ret);
+int api_completions(struct history *h, struct request *r, const struct route_args *args,
+                    struct http_error *ret);
+int api_models(struct history *h, struct request *r, const struct route_args *args,
+               struct http_error *ret);
+int api_model(struct history *h, struct request *r, const struct route_args *args,
+              struct http_error *ret);
+int api_status(struct history *h, struct request *r, const struct route_args *args,
+               struct http_error *ret);
 
 /* api_responses.c */
-int api_response_create(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret);
-int api_input_tokens(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret);
-int api_response_get(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret);
-int api_response_delete(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret);
-int api_response_input_items(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret);
+int api_response_create(struct history *h, struct request *r, const struct route_args *args,
+                        struct http_error *ret);
+int api_input_tokens(struct history *h, struct request *r, const struct route_args *args,
+                     struct http_error *ret);
+int api_response_get(struct history *h, struct request *r, const struct route_args *args,
+                     struct http_error *ret);
+int api_response_delete(struct history *h, struct request *r, const struct route_args *args,
+                        struct http_error *ret);
+int api_response_input_items(struct history *h, struct request *r, const struct route_args *args,
+                             struct http_error *ret);
 /* api_conversations.c */
-int api_conversation_create(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret);
-int api_conversation_list(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret);
-int api_conversation_get(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret);
-int api_conversation_update(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret);
-int api_conversation_delete(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret);
-int api_item_create(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret);
-int api_item_list(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret);
-int api_item_get(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret);
-int api_item_delete(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret);
+int api_conversation_create(struct history *h, struct request *r, const struct route_args *args,
+                            struct http_error *ret);
+int api_conversation_list(struct history *h, struct request *r, const struct route_args *args,
+                          struct http_error *ret);
+int api_conversation_get(struct history *h, struct request *r, const struct route_args *args,
+                         struct http_error *ret);
+int api_conversation_update(struct history *h, struct request *r, const struct route_args *args,
+                            struct http_error *ret);
+int api_conversation_delete(struct history *h, struct request *r, const struct route_args *args,
+                            struct http_error *ret);
+int api_item_create(struct history *h, struct request *r, const struct route_args *args,
+                    struct http_error *ret);
+int api_item_list(struct history *h, struct request *r, const struct route_args *args,
+                  struct http_error *ret);
+int api_item_get(struct history *h, struct request *r, const struct route_args *args,
+                 struct http_error *ret);
+int api_item_delete(struct history *h, struct request *r, const struct route_args *args,
+                    struct http_error *ret);
 /* api_tokenize.c */
-int api_tokenize(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret);
+int api_tokenize(struct history *h, struct request *r, const struct route_args *args,
+                 struct http_error *ret);
 
 /* Answers r with a JSON tree (taken, freed) or with bytes (taken). Both count as r's last reply. */
 void history_reply_json(struct history *h, const struct request *r, int status, json *j);
 void history_reply(struct history *h, const struct request *r, int status, struct buf *body);
 
 /*
- * One turn at a time per conversation: true, and the conversation is the caller's until history_release (or until the turn with store.is_claimed ends). False: r now waits behind the running turn
- * and its handler will be called again from the start; return PARKED. ERR_NOMEM is a false with r not parked: *is_parked tells.
+ * One turn at a time per conversation: true, and the conversation is the caller's until
+ * history_release (or until the turn with store.is_claimed ends). False: r now waits behind the
+ * running turn and its handler will be called again from the start; return PARKED. ERR_NOMEM is a
+ * false with r not parked: *is_parked tells.
  */
 bool history_claim(struct history *h, int64_t conversation, struct request *r, bool *ret_is_parked);
 void history_release(struct history *h, int64_t conversation);
 
-/* Hands a prepared turn over: sends wire->begin when it streams, then gives it to the worker. Takes t. The request has had its answer then. */
+/* Hands a prepared turn over: sends wire->begin when it streams, then gives it to the worker. Takes
+ * t. The request has had its answer then. */
 void history_submit(struct history *h, struct turn *t);
 
 #endif

@@ -1,15 +1,17 @@
 /*
  * How many prefill rows a pass may take: pure arithmetic over measured times.
  *
- * A pass costs  a + b × rows,  a being mostly the reading of the weights. While nobody decodes, as many rows as fit TARGET_PREFILL_PASS_MS (so that a cancel, or a newcomer, waits no longer).
- * While somebody decodes, as many as leave the running answers TARGET_DECODE_PACE of the pace they had without them: rows that share the weights' reading are cheap, but they are not free.
+ * A pass costs  a + b × rows,  a being mostly the reading of the weights. While nobody decodes, as
+ * many rows as fit TARGET_PREFILL_PASS_MS (so that a cancel, or a newcomer, waits no longer). While
+ * somebody decodes, as many as leave the running answers TARGET_DECODE_PACE of the pace they had
+ * without them: rows that share the weights' reading are cheap, but they are not free.
  */
 #ifndef HEARTH_DAEMON_PACE_H
 #define HEARTH_DAEMON_PACE_H
 
 #include <stdint.h>
 
-#define PACE_ROWS_MAX 512     /* bounds the engine's scratch */
+#define PACE_ROWS_MAX 512 /* bounds the engine's scratch */
 #define PACE_ROWS_UNMEASURED 32
 #define PACE_ROWS_UNMEASURED_DECODING 4
 

@@ -22,15 +22,16 @@ static int from_err(struct http_error *ret, const struct err *e)
 
 #define WINDOW_FIRST_CAP 16
 
-/* Room for one more message; arrays double within the arena, which keeps the old ones until the turn ends. */
+/* Room for one more message; arrays double within the arena, which keeps the old ones until the
+ * turn ends. */
 static int window_grow(struct turn *t, struct http_error *ret)
 {
     struct turn_window *w = &t->window;
     if (w->n < w->cap)
         return 0;
     if (w->n >= LIMIT_MESSAGES) {
-        http_error_set(ret, 400, "context_length_exceeded", "messages", "a window holds at most %d messages",
-                       LIMIT_MESSAGES);
+        http_error_set(ret, 400, "context_length_exceeded", "messages",
+                       "a window holds at most %d messages", LIMIT_MESSAGES);
         return ERR_LIMIT;
     }
     size_t cap = w->cap ? 2 * w->cap : (size_t)WINDOW_FIRST_CAP;
@@ -48,7 +49,8 @@ static int window_grow(struct turn *t, struct http_error *ret)
     return 0;
 }
 
-int prepare_add(struct turn *t, enum chat_role role, const char *text, size_t n_text, struct http_error *ret_error)
+int prepare_add(struct turn *t, enum chat_role role, const char *text, size_t n_text,
+                struct http_error *ret_error)
 {
     int rc = window_grow(t, ret_error);
     if (rc)
@@ -86,8 +88,10 @@ static enum chat_role chat_role_of(enum memory_role role)
     return CHAT_USER;
 }
 
-/* The ids an answer was generated with, if they are of this model; else the text speaks for itself. */
-static int path_ids(struct history *h, struct turn *t, const struct memory_message *m, struct http_error *ret)
+/* The ids an answer was generated with, if they are of this model; else the text speaks for itself.
+ */
+static int path_ids(struct history *h, struct turn *t, const struct memory_message *m,
+                    struct http_error *ret)
 {
     struct err e;
     struct ids ids;
@@ -101,7 +105,8 @@ static int path_ids(struct history *h, struct turn *t, const struct memory_messa
         rc = 0;
     else
         from_err(ret, &e);
-    if (rc == 0 && ids.n == 0 && memory_tokens_render(h->memory, m->row, other) && memcmp(other, render, sizeof other) != 0)
+    if (rc == 0 && ids.n == 0 && memory_tokens_render(h->memory, m->row, other) &&
+        memcmp(other, render, sizeof other) != 0)
         t->window.is_other_model = true;
     ids_done(&ids);
     return rc;
@@ -121,7 +126,8 @@ int prepare_path(struct history *h, struct turn *t, int64_t tip, struct http_err
         bool is_answer = path[i].role == MEMORY_ASSISTANT;
         if (is_answer && (path[i].n_text == 0 || path[i].status == MEMORY_GENERATING))
             continue;
-        if ((rc = prepare_add(t, chat_role_of(path[i].role), path[i].text, path[i].n_text, ret_error)))
+        if ((rc = prepare_add(t, chat_role_of(path[i].role), path[i].text, path[i].n_text,
+                              ret_error)))
             return rc;
         t->window.rows[t->window.n - 1] = path[i].row;
         if (is_answer && (rc = path_ids(h, t, &path[i], ret_error)))
@@ -148,7 +154,8 @@ static int reply_ids(struct history *h, struct turn *t, size_t i, struct http_er
     struct err e;
     struct ids ids;
     ids_init(&ids);
-    int rc = memory_reply_get(h->memory, t->owner, t->store.chain, engine_info(h->engine)->render_id, &ids, &e);
+    int rc = memory_reply_get(h->memory, t->owner, t->store.chain,
+                              engine_info(h->engine)->render_id, &ids, &e);
     if (rc == 0)
         rc = window_set_ids(t, i, &ids, ret);
     else if (rc == ERR_NOTFOUND)
@@ -165,7 +172,8 @@ int prepare_replies(struct history *h, struct turn *t, struct http_error *ret_er
         const struct chat_message *m = &t->window.v[i];
         memory_chain(t->store.chain, memory_role_of(m->role), m->text, m->n_text);
         if (m->role == CHAT_USER && t->who == 0)
-            memcpy(&t->who, t->store.chain, sizeof t->who); /* a stateless conversation is how it began */
+            memcpy(&t->who, t->store.chain,
+                   sizeof t->who); /* a stateless conversation is how it began */
         int rc = m->role == CHAT_ASSISTANT ? reply_ids(h, t, i, ret_error) : 0;
         if (rc)
             return rc;
@@ -180,11 +188,14 @@ int prepare_prompt(struct history *h, struct turn *t, struct http_error *ret_err
     struct err e;
     if (!chat) {
         http_error_set(ret_error, 400, "unsupported_parameter", "messages",
-                       "model %s has no chat template; /v1/completions works, or start hearthd with --chat-template", t->model);
+                       "model %s has no chat template; /v1/completions works, or start hearthd "
+                       "with --chat-template",
+                       t->model);
         return ERR_UNSUPPORTED;
     }
     if (t->window.n == 0) {
-        http_error_set(ret_error, 400, "invalid_value", "messages", "there is no message to answer");
+        http_error_set(ret_error, 400, "invalid_value", "messages",
+                       "there is no message to answer");
         return ERR_INVAL;
     }
     t->window.starts = arena_array(&t->arena, t->window.n + 1, sizeof *t->window.starts);
@@ -200,22 +211,27 @@ int prepare_fit(struct history *h, struct turn *t, struct http_error *ret_error)
 {
     int ctx = h->d->ctx;
     if (t->prompt.n == 0) {
-        http_error_set(ret_error, 400, "invalid_value", "prompt", "the prompt has no tokens; at least one is needed");
+        http_error_set(ret_error, 400, "invalid_value", "prompt",
+                       "the prompt has no tokens; at least one is needed");
         return ERR_INVAL;
     }
     if (t->prompt.n > (size_t)ctx - 1) {
-        http_error_set(ret_error, 400, "context_length_exceeded", t->window.n > 0 ? "messages" : "prompt",
-                       "the prompt has %zu tokens; the window has %d, of which the prompt may take %d", t->prompt.n, ctx,
-                       ctx - 1);
+        http_error_set(
+            ret_error, 400, "context_length_exceeded", t->window.n > 0 ? "messages" : "prompt",
+            "the prompt has %zu tokens; the window has %d, of which the prompt may take %d",
+            t->prompt.n, ctx, ctx - 1);
         return ERR_LIMIT;
     }
     int n = (int)t->prompt.n, left = ctx - n;
-    t->max_tokens = t->params.max_tokens > 0 && t->params.max_tokens < left ? t->params.max_tokens : left;
-    t->receipt = (struct turn_receipt){.limit = ctx, .used = n, .reserved = t->max_tokens, .before = n, .after = n};
+    t->max_tokens =
+        t->params.max_tokens > 0 && t->params.max_tokens < left ? t->params.max_tokens : left;
+    t->receipt = (struct turn_receipt){
+        .limit = ctx, .used = n, .reserved = t->max_tokens, .before = n, .after = n};
     return 0;
 }
 
-int prepare_store(struct history *h, struct turn *t, const struct prepare_place *place, struct http_error *ret_error)
+int prepare_store(struct history *h, struct turn *t, const struct prepare_place *place,
+                  struct http_error *ret_error)
 {
     struct err e;
     struct turn_store *s = &t->store;
@@ -226,7 +242,8 @@ int prepare_store(struct history *h, struct turn *t, const struct prepare_place 
         return out_of_memory(ret_error);
     for (size_t i = 0; i < place->n; i++) {
         place->messages[i].conversation = place->conversation;
-        place->messages[i].parent = i == 0 ? parent : 0; /* each of the others follows the one before it */
+        place->messages[i].parent =
+            i == 0 ? parent : 0; /* each of the others follows the one before it */
     }
     if (place->n > 0)
         rc = memory_message_add_all(h->memory, place->messages, place->n, s->inputs, &t->arena, &e);
@@ -235,7 +252,8 @@ int prepare_store(struct history *h, struct turn *t, const struct prepare_place 
     s->n_inputs = place->n;
     if (place->n > 0)
         parent = s->inputs[place->n - 1].row;
-    rc = memory_answer_begin(h->memory, place->conversation, parent, t->model, &s->answer, &t->arena, &e);
+    rc = memory_answer_begin(h->memory, place->conversation, parent, t->model, &s->answer,
+                             &t->arena, &e);
     if (rc)
         return from_err(ret_error, &e);
     s->conversation = place->conversation;

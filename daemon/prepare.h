@@ -1,10 +1,11 @@
 /*
- * The history thread's half of a turn: from messages to a prompt that fits, and the user's message stored. Each step returns 0, or a negative code with *ret_error
- * filled (the caller frees the turn and returns the code). The order is the one in DESIGN: a refused request has stored nothing.
+ * The history thread's half of a turn: from messages to a prompt that fits, and the user's message
+ * stored. Each step returns 0, or a negative code with *ret_error filled (the caller frees the turn
+ * and returns the code). The order is the one in DESIGN: a refused request has stored nothing.
  *
- *   chat:      prepare_add … ─ prepare_replies ─ prepare_prompt ─────────────────────── history_submit
- *   responses: prepare_path ─ prepare_add … ──── prepare_prompt ─ prepare_store ─────── history_submit
- *   completions: prompt ids ──────────────────── prepare_fit ────────────────────────── history_submit
+ *   chat:        prepare_add … ─ prepare_replies ─ prepare_prompt ─ history_submit
+ *   responses:   prepare_path ─ prepare_add … ─ prepare_prompt ─ prepare_store ─ history_submit
+ *   completions: prompt ids ─ prepare_fit ─ history_submit
  */
 #ifndef HEARTH_DAEMON_PREPARE_H
 #define HEARTH_DAEMON_PREPARE_H
@@ -12,31 +13,42 @@
 #include "daemon/history.h"
 #include "daemon/turn.h"
 
-/* Appends a message to the window; text is borrowed and must live as long as the turn (its arena). */
-int prepare_add(struct turn *t, enum chat_role role, const char *text, size_t n_text, struct http_error *ret_error) MUST_USE;
+/* Appends a message to the window; text is borrowed and must live as long as the turn (its arena).
+ */
+int prepare_add(struct turn *t, enum chat_role role, const char *text, size_t n_text,
+                struct http_error *ret_error) MUST_USE;
 
 /*
- * Appends the stored path from the root to `tip` (0: nothing), answers with the ids they were generated with when those belong to the running model.
- * An interrupted or failed answer with text stays as an ordinary answer; one without any text is left out, so that two user messages may follow one another (ChatML allows it).
- * An answer still being generated can't be met: its conversation is claimed (branches by previous_response_id skip it the same way as an empty one).
+ * Appends the stored path from the root to `tip` (0: nothing), answers with the ids they were
+ * generated with when those belong to the running model. An interrupted or failed answer with text
+ * stays as an ordinary answer; one without any text is left out, so that two user messages may
+ * follow one another (ChatML allows it). An answer still being generated can't be met: its
+ * conversation is claimed (branches by previous_response_id skip it the same way as an empty one).
  */
-int prepare_path(struct history *h, struct turn *t, int64_t tip, struct http_error *ret_error) MUST_USE;
+int prepare_path(struct history *h, struct turn *t, int64_t tip,
+                 struct http_error *ret_error) MUST_USE;
 
-/* Stateless: looks up the generated ids of each assistant message of the window by the chain over what precedes it, and leaves the chain in t->store for the answer's. Sets store.is_reply. */
+/* Stateless: looks up the generated ids of each assistant message of the window by the chain over
+ * what precedes it, and leaves the chain in t->store for the answer's. Sets store.is_reply. */
 int prepare_replies(struct history *h, struct turn *t, struct http_error *ret_error) MUST_USE;
 
-/* Renders and tokenises the window into t->prompt, with the generation prompt; then prepare_fit. An empty window is a 400. */
+/* Renders and tokenises the window into t->prompt, with the generation prompt; then prepare_fit. An
+ * empty window is a 400. */
 int prepare_prompt(struct history *h, struct turn *t, struct http_error *ret_error) MUST_USE;
-/* A prompt fits when it has 1 … ctx − 1 tokens: else 400 context_length_exceeded with the counts. Clamps max_tokens, writes the receipt. */
+/* A prompt fits when it has 1 … ctx − 1 tokens: else 400 context_length_exceeded with the counts.
+ * Clamps max_tokens, writes the receipt. */
 int prepare_fit(struct history *h, struct turn *t, struct http_error *ret_error) MUST_USE;
 
-/* Where a turn's messages go: in a row under `parent` (0: the first of the conversation); `parent` and `conversation` of each message are set by prepare_store. */
+/* Where a turn's messages go: in a row under `parent` (0: the first of the conversation); `parent`
+ * and `conversation` of each message are set by prepare_store. */
 struct prepare_place {
     int64_t conversation, parent;
     struct memory_new_message *messages;
     size_t n; /* 0: only the answer's row is begun (a regeneration; parent is the user's message) */
 };
-/* Stores the messages and begins the answer's row, durably. On success t->store is filled (inputs, answer, conversation, is_on). */
-int prepare_store(struct history *h, struct turn *t, const struct prepare_place *place, struct http_error *ret_error) MUST_USE;
+/* Stores the messages and begins the answer's row, durably. On success t->store is filled (inputs,
+ * answer, conversation, is_on). */
+int prepare_store(struct history *h, struct turn *t, const struct prepare_place *place,
+                  struct http_error *ret_error) MUST_USE;
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * See run.h. What a turn's numbers mean is decided here: cached is what was found before the first token, computed is the rest of the prompt.
+ * See run.h. What a turn's numbers mean is decided here: cached is what was found before the first
+ * token, computed is the rest of the prompt.
  */
 #include "daemon/run.h"
 
@@ -46,7 +47,8 @@ struct run *run_new(struct daemon *d, struct engine *engine, struct turn *t)
     int rc = run_make(r, &e);
     if (rc == 0)
         return r;
-    turn_fail(t, rc == ERR_NOMEM ? 500 : 400, rc == ERR_NOMEM ? "out_of_memory" : "invalid_value", "%s", e.text);
+    turn_fail(t, rc == ERR_NOMEM ? 500 : 400, rc == ERR_NOMEM ? "out_of_memory" : "invalid_value",
+              "%s", e.text);
     run_free(r);
     return NULL;
 }
@@ -81,11 +83,13 @@ int run_start(struct run *r, struct cache *c, struct err *e)
         return rc;
     r->n_published = 0;
     run_find(r);
-    /* One block more than the prompt: a turn that could only read it would yield at its first token. */
+    /* One block more than the prompt: a turn that could only read it would yield at its first
+     * token. */
     rc = cache_reserve(r->lease, run_pending(r) + KV_BLOCK, e);
     if (rc) {
         if (r->t->stats.n_yields == 0 && !r->t->stats.t_first)
-            r->t->stats.n_cached = r->t->stats.n_ram = r->t->stats.n_disk = r->t->stats.n_shared = 0; /* it will look again */
+            r->t->stats.n_cached = r->t->stats.n_ram = r->t->stats.n_disk = r->t->stats.n_shared =
+                0; /* it will look again */
         cache_lease_close(r->lease, NULL, false);
         r->lease = NULL;
         return rc;
@@ -149,7 +153,8 @@ static void emit(struct run *r, const struct buf *text)
     reply_post(r->d, REPLY_STREAM_DATA, t->conn, 200, &b);
 }
 
-/* The bytes of an id that is part of the answer. A control token other than the end has none: its spelling isn't text. */
+/* The bytes of an id that is part of the answer. A control token other than the end has none: its
+ * spelling isn't text. */
 static const char *bytes_of(const struct run *r, int32_t id, size_t *ret_n)
 {
     const struct tok *tok = engine_tok(r->engine);
@@ -157,7 +162,8 @@ static const char *bytes_of(const struct run *r, int32_t id, size_t *ret_n)
     return tok_is_control(tok, id) ? "" : tok_piece(tok, id, ret_n);
 }
 
-/* End-of-generation token, then token limit, then stop string: the first that applies is what is reported. */
+/* End-of-generation token, then token limit, then stop string: the first that applies is what is
+ * reported. */
 static void see(struct run *r, int32_t id)
 {
     struct turn *t = r->t;
@@ -183,7 +189,8 @@ static void see(struct run *r, int32_t id)
     buf_done(&text);
 }
 
-/* Why the beginning of a conversation that goes on had to be read again, if so. A block's worth is the granularity of looking. */
+/* Why the beginning of a conversation that goes on had to be read again, if so. A block's worth is
+ * the granularity of looking. */
 static void judge_miss(struct turn *t)
 {
     struct turn_stats *s = &t->stats;
@@ -266,7 +273,8 @@ void run_flush(struct run *r)
 {
     struct turn *t = r->t;
     int64_t now = clock_us();
-    if (!t->store.is_on || t->text.len == r->n_flushed || now - r->t_flushed < FLUSH_ANSWER_MS * 1000)
+    if (!t->store.is_on || t->text.len == r->n_flushed ||
+        now - r->t_flushed < FLUSH_ANSWER_MS * 1000)
         return;
     struct turn_flush *f = calloc(1, sizeof *f);
     if (!f)

@@ -3,9 +3,11 @@
  *
  *      ids      [ prompt ………………………………… | out … ]      what the sequence holds or is about to
  *      seq      [ n_tokens committed ……… ]
- *                                        └ pending: 1 row when decoding, more while reading the prompt (or reading it again after a yield)
+ *                                        └ pending: 1 row when decoding, more while reading the
+ *                                          prompt (or reading it again after a yield)
  *
- * One rule covers both phases: a pass takes some of the pending ids; when it takes the last, the row's logits give the next id.
+ * One rule covers both phases: a pass takes some of the pending ids; when it takes the last, the
+ * row's logits give the next id.
  */
 #ifndef HEARTH_DAEMON_RUN_H
 #define HEARTH_DAEMON_RUN_H
@@ -27,20 +29,22 @@ struct run {
     struct ids ids;
     struct sampler *sampler; /* keeps its place over a yield, and so do stop and ids */
     struct stop *stop;
-    float *logits;           /* [n_vocab] */
-    int n_rows;              /* of the pass that is being made */
-    int n_published;         /* blocks */
-    bool is_awaiting;        /* another turn is computing its prefix */
-    size_t n_flushed;        /* bytes of the text that the database has */
+    float *logits;    /* [n_vocab] */
+    int n_rows;       /* of the pass that is being made */
+    int n_published;  /* blocks */
+    bool is_awaiting; /* another turn is computing its prefix */
+    size_t n_flushed; /* bytes of the text that the database has */
     int64_t t_flushed;
 };
 
-/* Takes over neither t nor engine. NULL: t has failed (turn_fail) for lack of memory or a parameter the sampler refuses. */
+/* Takes over neither t nor engine. NULL: t has failed (turn_fail) for lack of memory or a parameter
+ * the sampler refuses. */
 struct run *run_new(struct daemon *d, struct engine *engine, struct turn *t);
 /* Closes the lease (keeping nothing) and frees; not the turn. NULL is fine. */
 void run_free(struct run *r);
 
-/* Opens the lease, finds what is cached and reserves blocks for the rest of the prompt. ERR_NOMEM: no room now; the lease is closed again. */
+/* Opens the lease, finds what is cached and reserves blocks for the rest of the prompt. ERR_NOMEM:
+ * no room now; the lease is closed again. */
 int run_start(struct run *r, struct cache *c, struct err *e) MUST_USE;
 /* Looks into the cache for more of the pending ids. */
 void run_find(struct run *r);
@@ -52,7 +56,8 @@ void run_abandon(struct run *r);
 struct kv_seq *run_seq(const struct run *r);
 int run_pending(const struct run *r);
 
-/* After a pass that took the run's last pending id: draws the next one from r->logits, sends what may be sent, and sets t->finish when that was the end. */
+/* After a pass that took the run's last pending id: draws the next one from r->logits, sends what
+ * may be sent, and sets t->finish when that was the end. */
 void run_draw(struct run *r);
 /* Shares the blocks that the pass has filled. */
 void run_publish(struct run *r, int64_t cost_us_per_token);

@@ -1,13 +1,19 @@
 /*
- * One turn: a question on its way to an answer. It is made by the history thread from a request, run by the worker, and ended by the history thread; at
- * each moment one thread owns it, and mails carry it over.
+ * One turn: a question on its way to an answer. It is made by the history thread from a request,
+ * run by the worker, and ended by the history thread; at each moment one thread owns it, and mails
+ * carry it over.
  *
- *      request ─► turn_new ─ body_* ─ prepare_* ─ history_submit ──MAIL_TURN──► worker: find, prefill, decode, emit
- *                                                                                   │ MAIL_TURN_FLUSH (a copy of the text; `store` stays history's)
- *      last reply ◄── wire->end | whole | fail ◄── on_end ◄── store ◄──MAIL_TURN_DONE──┘
+ *   request ─► turn_new ─ body_* ─ prepare_* ─ history_submit
+ *                                                   │ MAIL_TURN
+ *                                                   ▼
+ *                        worker: find, prefill, decode, emit ──MAIL_TURN_FLUSH──► history
+ *                                                   │ MAIL_TURN_DONE
+ *                                                   ▼
+ *   last reply ◄── wire->end | whole | fail ◄── on_end ◄── store
  *
- * The fields stand in the order in which they come to be. Everything a turn points to lives in its arena, in the buffers below, or is const; turn_free ends all of it.
- * What a format needs beyond this (a response's echo of its request, say) hangs on `api`.
+ * The fields stand in the order in which they come to be. Everything a turn points to lives in its
+ * arena, in the buffers below, or is const; turn_free ends all of it. What a format needs beyond
+ * this (a response's echo of its request, say) hangs on `api`.
  */
 #ifndef HEARTH_DAEMON_TURN_H
 #define HEARTH_DAEMON_TURN_H
@@ -30,48 +36,54 @@ struct wire;
 struct run;
 
 #define TURN_ARENA_BYTES (64u << 20) /* of what one request can make, beyond its body */
-#define TURN_TEXT_BYTES (16u << 20)  /* of an answer: ctx tokens of the longest pieces stay far below */
+#define TURN_TEXT_BYTES (16u << 20)  /* of an answer: ctx tokens of any piece stay far below */
 
 /* What the request asks for (daemon/body.h fills it). */
 struct turn_params {
     struct sample_params sample;
-    int max_tokens;           /* 0: what the window leaves */
-    const char **stops;       /* [n_stops] */
+    int max_tokens;     /* 0: what the window leaves */
+    const char **stops; /* [n_stops] */
     size_t *stop_lengths;
     size_t n_stops;
     bool is_stream;
-    bool include_usage;       /* stream_options.include_usage */
-    bool use_cache;           /* hearth.cache; false: nothing found, nothing published */
-    const char *context;      /* strategy; "error" */
+    bool include_usage;  /* stream_options.include_usage */
+    bool use_cache;      /* hearth.cache; false: nothing found, nothing published */
+    const char *context; /* strategy; "error" */
 };
 
-/* What the model is to read, as messages: filled by prepare_add and prepare_path, or empty when the prompt comes as text or ids (/v1/completions). */
+/* What the model is to read, as messages: filled by prepare_add and prepare_path, or empty when the
+ * prompt comes as text or ids (/v1/completions). */
 struct turn_window {
     struct chat_message *v; /* [n] */
-    size_t *starts;         /* [n + 1] index into prompt at which each message begins; set by prepare_prompt */
+    size_t *starts;         /* [n + 1] where in the prompt each begins; set by prepare_prompt */
     int64_t *rows;          /* [n] its message in memory, 0: not stored */
     size_t n, cap;
-    bool is_other_model;    /* stored ids of an answer belong to another render id: it was encoded from its text again */
+    bool is_other_model; /* ids of a stored answer were of another model: its text was read */
 };
 
-/* The receipt under strategy "error": nothing leaves the window, so all but the counts is empty. Tokens. */
+/* The receipt under strategy "error": nothing leaves the window, so all but the counts is empty.
+ * Tokens. */
 struct turn_receipt {
     int limit, used, reserved;
-    int before, after;            /* of the window: with this turn's messages, before and after a cut */
-    int prefix_kept, prefix_lost; /* of the previous prompt (cuts); until there are cuts: what was cached, and 0 */
+    int before, after; /* of the window: with this turn's messages, before and after a cut */
+    /* Of what the previous turn had in the window; nothing is lost until there are cuts. */
+    int prefix_kept, prefix_lost;
 };
 
-/* Where the answer is kept. Owned by the history thread throughout, also while the worker has the turn. */
+/* Where the answer is kept. Owned by the history thread throughout, also while the worker has the
+ * turn. */
 struct turn_store {
-    bool is_on;                    /* user's message and answer are stored */
-    int64_t conversation;          /* row; a claimed conversation (history_claim) is freed when the turn ends */
+    bool is_on; /* user's message and answer are stored */
+    /* row; a claimed conversation (history_claim) is freed when the turn ends */
+    int64_t conversation;
     bool is_claimed;
     struct memory_message *inputs; /* [n_inputs] this turn's messages as stored */
     size_t n_inputs;
-    struct memory_message answer;  /* begun by prepare_store: its id is known from the first event on */
-    bool has_failed;               /* the answer could not be stored: the reply says "stored": false */
-    bool is_reply;                 /* stateless: keep the ids by chain */
-    uint8_t chain[HASH_BYTES];     /* over the window (memory_chain), up to and without the answer */
+    /* begun by prepare_store: its id is known from the first event on */
+    struct memory_message answer;
+    bool has_failed;           /* the answer could not be stored: the reply says "stored": false */
+    bool is_reply;             /* stateless: keep the ids by chain */
+    uint8_t chain[HASH_BYTES]; /* over the window (memory_chain), up to and without the answer */
 };
 
 enum turn_finish {
@@ -83,10 +95,12 @@ enum turn_finish {
     TURN_FAILED,   /* `error` says why; also when the daemon stops */
 };
 
-/* Where time and tokens went. Times of clock_us; tokens are positions of the prompt unless said otherwise. */
+/* Where time and tokens went. Times of clock_us; tokens are positions of the prompt unless said
+ * otherwise. */
 struct turn_stats {
     int64_t t_arrived, t_submitted, t_started, t_first, t_ended;
-    int64_t restore_us, prefill_us, decode_us, saved_us; /* prefill: t_started … t_first, decode: t_first … t_ended */
+    /* prefill: t_started … t_first, decode: t_first … t_ended */
+    int64_t restore_us, prefill_us, decode_us, saved_us;
     int n_cached, n_ram, n_disk, n_shared, n_computed;
     int n_yields;            /* times it gave its blocks back and resumed */
     const char *miss_reason; /* NULL: none; "off", "model", "evicted", "new" (static) */
@@ -99,38 +113,41 @@ struct turn {
 
     /* Who asks, and in which format. */
     uint64_t conn;
-    bool is_admitted;       /* its last reply frees a place (request.is_turn) */
-    const char *owner;      /* arena */
-    struct cancel *cancel;  /* one reference */
+    bool is_admitted;      /* its last reply frees a place (request.is_turn) */
+    const char *owner;     /* arena */
+    struct cancel *cancel; /* one reference */
     const struct wire *wire;
-    void *api;              /* arena: the format's own */
-    char id[64];            /* "chatcmpl-…", "resp_…" */
-    const char *model;      /* arena: the one that runs */
-    int64_t created_at;     /* seconds since 1970 */
+    void *api;          /* arena: the format's own */
+    char id[64];        /* "chatcmpl-…", "resp_…" */
+    const char *model;  /* arena: the one that runs */
+    int64_t created_at; /* seconds since 1970 */
     struct turn_params params;
 
     /* What is read. */
     struct turn_window window;
     struct ids prompt;
-    uint64_t who;           /* whose blocks these are, for the account of sharing: a conversation; 0: nobody's */
-    int max_tokens;         /* clamped: 1 … ctx − prompt */
+    /* whose blocks these are, for the account of sharing: a conversation; 0: nobody's */
+    uint64_t who;
+    int max_tokens; /* clamped: 1 … ctx − prompt */
     struct turn_receipt receipt;
     struct turn_store store;
-    /* History thread, after the answer is stored and before the last bytes are made; may be NULL. An error is logged and sets store.has_failed. */
+    /* History thread, after the answer is stored and before the last bytes are made; may be NULL.
+     * An error is logged and sets store.has_failed. */
     int (*on_end)(struct history *h, struct turn *t, struct err *e);
 
     /* What is written (the worker's until MAIL_TURN_DONE). */
-    struct run *run;        /* the worker's own state */
-    struct ids out;         /* every sampled id, the final end-of-generation token too */
-    struct buf text;        /* what may be sent of it: whole characters, no stop string; n bytes = what was streamed */
+    struct run *run; /* the worker's own state */
+    struct ids out;  /* every sampled id, the final end-of-generation token too */
+    struct buf text; /* what may be sent of it: whole characters, no stop string */
     enum turn_finish finish;
     struct http_error error; /* finish == TURN_FAILED */
     struct turn_stats stats;
 
-    int wire_seq;           /* sequence_number of the next event; touched only by `wire` */
+    int wire_seq; /* sequence_number of the next event; touched only by `wire` */
 };
 
-/* A copy of the text so far, on its way to the database. `turn` is valid: it is freed by the history thread, which sees this mail first; only turn->store may be touched. */
+/* A copy of the text so far, on its way to the database. `turn` is valid: it is freed by the
+ * history thread, which sees this mail first; only turn->store may be touched. */
 struct turn_flush {
     struct mail mail; /* MAIL_TURN_FLUSH */
     struct turn *turn;
@@ -139,21 +156,25 @@ struct turn_flush {
 };
 void turn_flush_free(struct turn_flush *f);
 
-/* From a request: takes a reference on its cancel flag, copies owner and times. NULL: no memory. id_prefix: "chatcmpl-". */
-struct turn *turn_new(const struct daemon *d, const struct request *r, const struct wire *wire, const char *id_prefix);
+/* From a request: takes a reference on its cancel flag, copies owner and times. NULL: no memory.
+ * id_prefix: "chatcmpl-". */
+struct turn *turn_new(const struct daemon *d, const struct request *r, const struct wire *wire,
+                      const char *id_prefix);
 void turn_free(struct turn *t); /* NULL is fine */
 
 bool turn_is_canceled(const struct turn *t);
 /* finish = TURN_FAILED with a status and a code. */
-void turn_fail(struct turn *t, int status, const char *code, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+void turn_fail(struct turn *t, int status, const char *code, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
 
 /* OpenAI's finish_reason: "stop" or "length"; NULL for canceled and failed turns. */
 const char *turn_finish_reason(const struct turn *t);
 /* memory's word for it: "stop", "length", "canceled", "error". */
 const char *turn_finish_word(const struct turn *t);
-/* Generated tokens as `usage` counts them: all that were sampled, the end-of-generation token too. */
+/* Generated tokens as `usage` counts them: all that were sampled, the final one too. */
 int turn_n_completion(const struct turn *t);
-/* How many of t->out are to be stored with t->text: the longest prefix of ordinary tokens whose bytes are all in the text. */
+/* How many of t->out are to be stored with t->text: the longest prefix of ordinary tokens whose
+ * bytes are all in the text. */
 size_t turn_n_stored_ids(const struct turn *t, const struct tok *tok);
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * How a turn ends: the answer is durable before the last event says so, and a reply that could not be stored says that instead.
+ * How a turn ends: the answer is durable before the last event says so, and a reply that could not
+ * be stored says that instead.
  */
 #include "daemon/turn_end.h"
 
@@ -10,8 +11,10 @@ static enum memory_status status_of(const struct turn *t)
 {
     if (turn_finish_reason(t))
         return MEMORY_COMPLETE;
-    /* The daemon's stop (503) cuts an answer like a client that leaves; other failures are the turn's own. */
-    return t->finish == TURN_CANCELED || t->error.status == 503 ? MEMORY_INTERRUPTED : MEMORY_FAILED;
+    /* The daemon's stop (503) cuts an answer like a client that leaves; other failures are the
+     * turn's own. */
+    return t->finish == TURN_CANCELED || t->error.status == 503 ? MEMORY_INTERRUPTED
+                                                                : MEMORY_FAILED;
 }
 
 static struct memory_turn statistics_of(const struct turn *t)
@@ -55,21 +58,24 @@ static int store_answer(struct history *h, struct turn *t, struct err *e)
     return memory_answer_end(h->memory, &answer, e);
 }
 
-/* A stateless client sends the text back as its history: the chain with the answer in it leads to the ids. */
+/* A stateless client sends the text back as its history: the chain with the answer in it leads to
+ * the ids. */
 static int store_reply(struct history *h, struct turn *t, struct err *e)
 {
     size_t n = turn_n_stored_ids(t, engine_tok(h->engine));
     if (n == 0)
         return 0;
     memory_chain(t->store.chain, MEMORY_ASSISTANT, t->text.data, t->text.len);
-    return memory_reply_put(h->memory, t->owner, t->store.chain, engine_info(h->engine)->render_id, t->out.v, n, e);
+    return memory_reply_put(h->memory, t->owner, t->store.chain, engine_info(h->engine)->render_id,
+                            t->out.v, n, e);
 }
 
 static void store(struct history *h, struct turn *t)
 {
     struct err e;
     if (t->store.is_on && store_answer(h, t, &e)) {
-        log_error("an answer of conversation %s could not be stored: %s", t->store.answer.id, e.text);
+        log_error("an answer of conversation %s could not be stored: %s", t->store.answer.id,
+                  e.text);
         t->store.has_failed = true;
     }
     if (t->store.is_reply && store_reply(h, t, &e))
@@ -96,7 +102,8 @@ static void reply(struct history *h, struct turn *t)
         t->wire->end(t, &b);
     else if (t->finish != TURN_CANCELED)
         t->wire->whole(t, &b);
-    int status = t->finish == TURN_CANCELED && !t->params.is_stream ? 499 : 200; /* nobody reads a 499 */
+    int status =
+        t->finish == TURN_CANCELED && !t->params.is_stream ? 499 : 200; /* nobody reads a 499 */
     if (t->is_admitted)
         reply_post_last(d, kind, t->conn, status, &b);
     else
@@ -120,7 +127,8 @@ void turn_flush(struct history *h, struct turn_flush *f)
     struct err e;
     static struct log_limit limit = {.burst = 3};
     const struct turn_store *s = &f->turn->store;
-    if (s->is_on && memory_answer_flush(h->memory, s->answer.row, f->text, f->n_text, &e) && log_allowed(&limit))
+    if (s->is_on && memory_answer_flush(h->memory, s->answer.row, f->text, f->n_text, &e) &&
+        log_allowed(&limit))
         log_warn("a partial answer could not be stored: %s", e.text);
     turn_flush_free(f);
 }

@@ -5,7 +5,8 @@
 #include "daemon/history.h"
 #include "daemon/turn.h"
 
-/* Stores the answer (or what there is of it), tells the format's on_end, posts the last reply, frees the conversation and the turn. Takes t. */
+/* Stores the answer (or what there is of it), tells the format's on_end, posts the last reply,
+ * frees the conversation and the turn. Takes t. */
 void turn_end(struct history *h, struct turn *t);
 /* Writes a partial answer. Takes f. */
 void turn_flush(struct history *h, struct turn_flush *f);

@@ -1,12 +1,14 @@
 /*
- * OpenAI's chat completions and completions, stream and whole. Both have one shape; they differ in the object's name and in what a choice holds:
+ * OpenAI's chat completions and completions, stream and whole. Both have one shape; they differ in
+ * the object's name and in what a choice holds:
  *
  *                 whole                                   stream
  *   chat          "message": {"role", "content"}          "delta": {"role" | "content"}
  *   completion    "text"                                  "text"
  *
- * Streams are `data:` lines only: a first chunk at once (role, receipt), one a piece of text, one with finish_reason and the whole `hearth` object, one with `usage` and no choices when asked
- * for, then [DONE]. An error after the first byte is a last {"error": …} without [DONE].
+ * Streams are `data:` lines only: a first chunk at once (role, receipt), one a piece of text, one
+ * with finish_reason and the whole `hearth` object, one with `usage` and no choices when asked for,
+ * then [DONE]. An error after the first byte is a last {"error": …} without [DONE].
  */
 #include "daemon/wire.h"
 
@@ -28,7 +30,8 @@ static double per_second(int64_t n, int64_t us)
 
 static json *receipt_of(const struct turn *t)
 {
-    static const char *const lists[] = {"dropped", "summarised", "recalled_new", "recalled_kept", "pinned"};
+    static const char *const lists[] = {"dropped", "summarised", "recalled_new", "recalled_kept",
+                                        "pinned"};
     const struct turn_receipt *r = &t->receipt;
     json *o = json_object();
     json_set_str(o, "strategy", t->params.context);
@@ -137,7 +140,8 @@ static void event_write(json *o, struct buf *b)
     json_free(o);
 }
 
-/* A chunk whose only choice is empty but for what the caller adds; *ret_choice may be NULL when memory ran out, which json_* pass through. */
+/* A chunk whose only choice is empty but for what the caller adds; *ret_choice may be NULL when
+ * memory ran out, which json_* pass through. */
 static json *chunk_of(const struct turn *t, json **ret_choice)
 {
     json *o = head_of(t, is_chat(t) ? "chat.completion.chunk" : "text_completion");
@@ -167,7 +171,8 @@ static void chat_begin(struct turn *t, struct buf *b)
     event_write(o, b);
 }
 
-/* One a token: written by hand, as a tree would cost more than the rest of the step outside the model. */
+/* One a token: written by hand, as a tree would cost more than the rest of the step outside the
+ * model. */
 static void chat_delta(struct turn *t, const char *text, size_t n, struct buf *b)
 {
     buf_printf(b, "data: {\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", t->id,

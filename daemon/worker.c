@@ -1,5 +1,6 @@
 /*
- * The worker thread: loads the model, then turns mail into steps of the batch. See worker.h; how turns run together is batch.h's.
+ * The worker thread: loads the model, then turns mail into steps of the batch. See worker.h; how
+ * turns run together is batch.h's.
  */
 #include "daemon/worker.h"
 
@@ -92,19 +93,23 @@ static int load(struct work *w, struct err *e)
         .ctx = d->config->ctx,
         .n_ctx_train = info->n_ctx_train,
     };
-    if ((rc = budget_plan(&request, &budget, e)) || (rc = kv_pool_new(&info->kv, budget.n_blocks, &w->pool, e)) ||
+    if ((rc = budget_plan(&request, &budget, e)) ||
+        (rc = kv_pool_new(&info->kv, budget.n_blocks, &w->pool, e)) ||
         (rc = cache_new(w->pool, &w->cache, e)))
         return rc;
     d->ctx = budget.ctx;
     atomic_store(&d->n.kv_bytes_max, (uint64_t)budget.n_blocks * info->kv.block_bytes);
-    log_info("model %s (%s, %s, %.1f M parameters), %s, %d threads; ctx %d, memory %.0f MiB: weights %.0f, KV %.0f",
-             info->id, info->arch, info->quant, (double)info->n_params / 1e6, info->isa, info->n_threads, budget.ctx,
-             (double)memory_bytes / (1 << 20), (double)info->weights_bytes / (1 << 20),
+    log_info("model %s (%s, %s, %.1f M parameters), %s, %d threads; ctx %d, memory %.0f MiB: "
+             "weights %.0f, KV %.0f",
+             info->id, info->arch, info->quant, (double)info->n_params / 1e6, info->isa,
+             info->n_threads, budget.ctx, (double)memory_bytes / (1 << 20),
+             (double)info->weights_bytes / (1 << 20),
              (double)budget.n_blocks * (double)info->kv.block_bytes / (1 << 20));
     return 0;
 }
 
-/* What a failed load has made, and what a finished worker leaves; the engine stays for worker_join. */
+/* What a failed load has made, and what a finished worker leaves; the engine stays for worker_join.
+ */
 static void unload(struct work *w)
 {
     cache_free(w->cache);
@@ -113,7 +118,8 @@ static void unload(struct work *w)
     w->pool = NULL;
 }
 
-/* The states are set in this order so that whoever sees READY sees engine and ctx too. A stop that came meanwhile stays. */
+/* The states are set in this order so that whoever sees READY sees engine and ctx too. A stop that
+ * came meanwhile stays. */
 static bool load_and_tell(struct work *w)
 {
     struct err e;
