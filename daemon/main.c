@@ -185,15 +185,13 @@ static void drop_mail(struct daemon *d)
     }
 }
 
+/* The worker has logged the model, its window and the memory; this is the daemon's part. */
 static void on_ready(struct daemon *d)
 {
     const struct engine_info *i = engine_info(atomic_load(&d->engine));
     const struct config *c = d->config;
-    log_info("ready: %s (%s, %s), ctx %d, parallel %d, queue %d, %d threads, %s, loaded in %.2f s", i->name, i->arch,
-             i->quant, d->ctx, c->parallel, c->queue, i->n_threads, i->isa, (double)(clock_us() - d->t_started_us) / 1e6);
-    log_info("memory %.0f MiB: weights %.0f, KV %.0f; cache %s", (double)c->memory_bytes / (1 << 20),
-             (double)i->weights_bytes / (1 << 20), (double)atomic_load(&d->n.kv_bytes_max) / (1 << 20),
-             c->use_cache ? "on" : "off");
+    log_info("ready after %.2f s: parallel %d, queue %d, cache %s", (double)(clock_us() - d->t_started_us) / 1e6,
+             c->parallel, c->queue, c->use_cache ? "on" : "off");
     char status[256];
     snprintf(status, sizeof(status), "ready: %.200s", i->name);
     notify_ready(status);
