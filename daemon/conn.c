@@ -214,6 +214,8 @@ static void begin_linger(struct conn *c)
 static void begin_closing(struct conn *c)
 {
     c->state = CONN_CLOSING;
+    http_skip_body(c->http);
+    count_body(c, 0);
     event_del(c->timer);
     if (output_bytes(c) == 0)
         begin_linger(c);

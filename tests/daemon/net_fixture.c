@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <strings.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -133,6 +134,7 @@ void net_start(struct net_fixture *f)
     struct err e = {0};
     current = f;
     log_init(LOG_LEVEL_ERROR);
+    signal(SIGPIPE, SIG_IGN); /* as main.c does */
     assert_int_equal(hash_start(&e), 0);
     snprintf(f->dir, sizeof(f->dir), "/tmp/hearth-net-XXXXXX");
     assert_non_null(mkdtemp(f->dir));
@@ -227,28 +229,36 @@ void net_wait_held(struct net_fixture *f)
 
 /* ---- the client ---- */
 
-static int connect_to(int family, const struct sockaddr *a, socklen_t n)
+int net_socket(int family)
 {
     int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct timeval tv = {.tv_sec = CLIENT_S};
     assert_true(fd >= 0);
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
-    assert_int_equal(connect(fd, a, n), 0);
     return fd;
+}
+
+void net_connect_fd(struct net_fixture *f, int fd)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    snprintf(a.sun_path, sizeof(a.sun_path), "%s", f->socket);
+    assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
 }
 
 int net_connect(struct net_fixture *f)
 {
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
-    snprintf(a.sun_path, sizeof(a.sun_path), "%s", f->socket);
-    return connect_to(AF_UNIX, (struct sockaddr *)&a, sizeof(a));
+    int fd = net_socket(AF_UNIX);
+    net_connect_fd(f, fd);
+    return fd;
 }
 
 int net_connect_tcp(struct net_fixture *f)
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)f->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    return connect_to(AF_INET, (struct sockaddr *)&a, sizeof(a));
+    int fd = net_socket(AF_INET);
+    assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+    return fd;
 }
 
 void net_send_n(int fd, const char *data, size_t n)

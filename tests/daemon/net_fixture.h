@@ -51,6 +51,8 @@ void net_wait_held(struct net_fixture *f);
 
 /* Client side: blocking sockets with a time limit of 20 s. */
 int net_connect(struct net_fixture *f);
+int net_socket(int family);
+void net_connect_fd(struct net_fixture *f, int fd); /* a Unix socket made before */
 int net_connect_tcp(struct net_fixture *f);
 void net_send(int fd, const char *text);
 void net_send_n(int fd, const char *data, size_t n);
