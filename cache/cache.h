@@ -1,19 +1,25 @@
 /*
- * The prefix cache: a tree of KV blocks over one pool of memory, so that no token is read twice that the budget could have kept.
+ * The prefix cache: a tree of KV blocks over one pool of memory, so that no token is read twice
+ * that the budget could have kept.
  *
  *        root (model fingerprint, owner)
  *          │ 32 ids
  *        block ── block ── block ─ ─ tail (fewer than 32 positions, kept when a turn ends)
  *                     └─── block ── block
  *
- * Identity is a chain: id = BLAKE2b-256("hearth-kv-1" ‖ parent id ‖ count (u8) ‖ ids (u32 little-endian)); the root's id hashes all that decides the bits, and the owner,
- * so another model's or owner's block can't be found. A block in the tree never changes. A child that shares only its first k tokens gives k positions by copy: that
- * serves forks inside a block, tails, and the rule that the last prompt token is always evaluated.
+ * Identity is a chain: id = BLAKE2b-256("hearth-kv-1" ‖ parent id ‖ count (u8) ‖ ids (u32
+ * little-endian)); the root's id hashes all that decides the bits, and the owner, so another
+ * model's or owner's block can't be found. A block in the tree never changes. A child that shares
+ * only its first k tokens gives k positions by copy: that serves forks inside a block, tails, and
+ * the rule that the last prompt token is always evaluated.
  *
- * Ownership: everything belongs to the worker thread. The tree holds one reference a block; a lease holds one more on each block of its path, which is what pins it.
- * Victims are leaves nobody leases, cheapest first by (cost to recompute × use), so that a system prompt under many conversations stays.
+ * Ownership: everything belongs to the worker thread. The tree holds one reference a block; a lease
+ * holds one more on each block of its path, which is what pins it. Victims are leaves nobody
+ * leases, cheapest first by (cost to recompute × use), so that a system prompt under many
+ * conversations stays.
  *
- * What it does not know: text, models, HTTP, conversations (`who` is an opaque number for the account of sharing).
+ * What it does not know: text, models, HTTP, conversations (`who` is an opaque number for the
+ * account of sharing).
  */
 #ifndef HEARTH_CACHE_CACHE_H
 #define HEARTH_CACHE_CACHE_H
@@ -39,43 +45,56 @@ void cache_root_of(const uint8_t model[HASH_BYTES], const char *owner, struct ca
 int cache_new(struct kv_pool *pool, struct cache **ret, struct err *e) MUST_USE;
 void cache_free(struct cache *c); /* no leases may be open; NULL is fine */
 
-/* Where a turn's cached positions came from; the sum of ram, disk is n_tokens. shared: of these, how many were first computed for another `who`. */
+/* Where a turn's cached positions came from; the sum of ram, disk is n_tokens. shared: of these,
+ * how many were first computed for another `who`. */
 struct cache_found {
     int n_tokens;
     int n_ram, n_disk;
     int n_shared;
 };
 
-/* A turn's hold on the cache: its sequence and the path of block ids. who: opaque, 0 = nobody in particular. */
-int cache_lease_open(struct cache *c, const struct cache_root *root, uint64_t who, struct cache_lease **ret, struct err *e) MUST_USE;
+/* A turn's hold on the cache: its sequence and the path of block ids. who: opaque, 0 = nobody in
+ * particular. */
+int cache_lease_open(struct cache *c, const struct cache_root *root, uint64_t who,
+                     struct cache_lease **ret, struct err *e) MUST_USE;
 /* The sequence that the engine appends to. Borrowed from the lease. */
 struct kv_seq *cache_lease_seq(struct cache_lease *l);
 
 /*
- * Extends the lease's committed positions by the longest cached run of ids[seq->n_tokens, n_max), n_max <= n_ids: whole blocks by reference, then the part of one more block by copy
- * (when a block can be had for it). Call with n_max = prompt − 1 at most. May be called again between passes, to adopt what another turn has published meanwhile; then the
- * uncommitted private block is replaced if the tree has more. *ret counts what this call added. Never fails for lack of room: it then finds less.
+ * Extends the lease's committed positions by the longest cached run of ids[seq->n_tokens, n_max),
+ * n_max <= n_ids: whole blocks by reference, then the part of one more block by copy (when a block
+ * can be had for it). Call with n_max = prompt − 1 at most. May be called again between passes, to
+ * adopt what another turn has published meanwhile; then the uncommitted private block is replaced
+ * if the tree has more. *ret counts what this call added. Never fails for lack of room: it then
+ * finds less. ids[0, n_tokens) must be the ids that the lease holds. ERR_NOMEM: nothing changed.
  */
-int cache_find(struct cache_lease *l, const int32_t *ids, int n_max, struct cache_found *ret, struct err *e) MUST_USE;
+int cache_find(struct cache_lease *l, const int32_t *ids, int n_max, struct cache_found *ret,
+               struct err *e) MUST_USE;
 
-/* How many of ids[0, n) a lease on this root would find now; changes nothing (admission, tests, status). */
+/* How many of ids[0, n) a lease on this root would find now, given room. Changes nothing
+ * (admission, tests, status). */
 int cache_peek(const struct cache *c, const struct cache_root *root, const int32_t *ids, int n);
 
-/* Blocks for n_more positions past n_tokens, evicting what nobody leases. ERR_NOMEM when the budget is pinned by running turns: nothing was taken. */
+/* Blocks for n_more positions past n_tokens, evicting what nobody leases. ERR_NOMEM when the budget
+ * is pinned by running turns: nothing was taken. */
 int cache_reserve(struct cache_lease *l, int n_more, struct err *e) MUST_USE;
 
-/* Makes every full block of ids[0, seq->n_tokens) shared that isn't yet. When the tree has the same block already, the lease adopts it and gives its own back.
- * cost_us: measured time to compute a position, for the victims' order (0: unknown). */
-int cache_publish(struct cache_lease *l, const int32_t *ids, int64_t cost_us_per_token, struct err *e) MUST_USE;
+/* Makes every full block of ids[0, seq->n_tokens) shared that isn't yet. When the tree has the same
+ * block already, the lease adopts it and gives its own back. cost_us_per_token: what prefill took
+ * a position, for the victims' order (0: unknown). ERR_NOMEM: what isn't shared stays private. */
+int cache_publish(struct cache_lease *l, const int32_t *ids, int64_t cost_us_per_token,
+                  struct err *e) MUST_USE;
 
-/* Publishes, keeps the partial tail in the tree when keep_tail, releases the rest. NULL is fine. */
+/* Publishes, keeps the partial tail in the tree when keep_tail, releases the rest. ids NULL: keeps
+ * nothing that isn't published. A lease of NULL is fine. */
 void cache_lease_close(struct cache_lease *l, const int32_t *ids, bool keep_tail);
 
-/* Forgets everything of a lease's private, unpublished blocks (a NaN turn): nothing of it enters the tree. */
+/* Forgets everything of a lease's private, unpublished blocks (a NaN turn): nothing of it enters
+ * the tree. */
 void cache_lease_abandon(struct cache_lease *l);
 
 struct cache_stats {
-    size_t n_blocks, n_tails;     /* in the tree */
+    size_t n_blocks, n_tails; /* in the tree */
     size_t block_bytes;
     size_t bytes_used, bytes_max; /* the pool: tree and running turns */
     uint64_t n_found_tokens, n_missed_tokens; /* asked for in cache_find's first calls */
@@ -83,10 +102,10 @@ struct cache_stats {
 };
 void cache_stats(const struct cache *c, struct cache_stats *ret);
 
-/* Evicts every unleased block of a root, or of all roots when NULL. Returns how many blocks went. */
+/* Evicts every unleased block of a root, or of all roots when NULL. Returns how many went. */
 size_t cache_drop(struct cache *c, const struct cache_root *root);
 
-/* Checks every invariant of the tree and its accounts (tests): 0 or ERR_CORRUPT with what is broken. */
+/* Checks every invariant of tree and accounts (tests): 0, or ERR_CORRUPT with what is broken. */
 int cache_check(const struct cache *c, struct err *e) MUST_USE;
 
 #endif

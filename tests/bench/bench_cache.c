@@ -1,9 +1,11 @@
 /*
- * What the prefix cache costs beside a pass of the model, at 10,000 blocks. Not in the suite: it prints, and asserts nothing on speed.
+ * What the prefix cache costs beside a pass of the model, at 10,000 blocks. Not in the suite: it
+ * prints, and asserts nothing on speed.
  *
  *     ninja tests/bench/bench_cache && tests/bench/bench_cache [blocks]
  *
- * Blocks are as small as a shape allows, so that the copying of positions (memcpy of what the model makes them) stays out of the figures.
+ * Blocks are as small as a shape allows, so that the copying of positions (memcpy of what the model
+ * makes them) stays out of the figures.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +29,7 @@ static void make_ids(int32_t *ids, int conversation)
     }
 }
 
-/* One turn over all ids; the pass itself is the commit of a number. Adds to the times spent in each call. */
+/* One turn over all ids, its pass the commit of a number. Adds to the times spent in each call. */
 static void turn(struct cache *c, const struct cache_root *root, const int32_t *ids, int64_t us[4])
 {
     struct cache_lease *l = NULL;

@@ -26,7 +26,8 @@ void fake_compute(struct kv_seq *seq, uint64_t salt, const int32_t *ids, int n);
 void fake_scribble(struct kv_seq *seq);
 /* Fails the test unless every committed position holds what fake_compute writes. */
 void fake_verify(const struct kv_seq *seq, uint64_t salt, const int32_t *ids);
-/* Fails the test unless the block that holds the last committed position is zero past it (after cache_find, before a pass). */
+/* Fails the test unless the block that holds the last committed position is zero past it (after
+ * cache_find, before a pass). */
 void fake_verify_rest(const struct kv_seq *seq);
 
 struct cache_root fake_root(const char *owner);

@@ -253,7 +253,8 @@ static void the_last_leaf_is_taken_over_instead_of_copied(void **state)
     series(ids, 1);
     fake_whole_turn(p.c, "a", 1, ids, 70);
     assert_int_equal(fake_turn(p.c, "a", 1, ids, 70, &l), 69);
-    /* Now all three are leased, one of them privately: a second turn gets what is shared, and that is no error. */
+    /* Now all three are leased, one of them privately: a second turn gets what is shared, and that
+     * is no error. */
     assert_int_equal(cache_lease_open(p.c, &root, 2, &m, &e), 0);
     assert_int_equal(cache_find(m, ids, 63, &found, &e), 0);
     assert_int_equal(found.n_tokens, 32);

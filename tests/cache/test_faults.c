@@ -88,7 +88,7 @@ static bool a_day(struct cache *c)
     return is_fine;
 }
 
-/* Runs the day with `count` calls failing from the `at`-th on; returns how many calls there were. */
+/* The day with `count` calls failing from the `at`-th on. Returns how many calls there were. */
 static int run(int at, int count)
 {
     struct kv_pool *pool = fake_pool(75);

@@ -1,10 +1,12 @@
 /*
- * Thousands of random operations beside a fool who always tells the truth: a plain list of what was published, searched from
- * end to end. Two owners, prompts over two token ids that fork everywhere, up to six turns at once.
+ * Thousands of random operations beside a fool who always tells the truth: a plain list of what was
+ * published, searched from end to end. Two owners, prompts over two token ids that fork everywhere,
+ * up to six turns at once.
  *
- * With room for all, the cache must find exactly what the fool knows. With a tiny budget it may find less, never more and never
- * wrong; and it may refuse blocks only when the fool, counting what turns hold, agrees. With allocations that fail at random it
- * may refuse anything, and must stay whole.
+ * With room for all, the cache must find exactly what the fool knows. With a tiny budget it may
+ * find less, never more and never wrong; and it may refuse blocks only when the fool, counting what
+ * turns hold, agrees. With allocations that fail at random it may refuse anything, and must stay
+ * whole.
  *
  *     test_random [seed]
  */

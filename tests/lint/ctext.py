@@ -1,7 +1,7 @@
 """C text for the lint: comments and literals blanked, functions found, their nesting measured.
 
-Not a compiler: it knows strings, comments, preprocessor lines and balanced brackets, which is enough for code that is
-formatted like ours. Line numbers are kept by everything here.
+Not a compiler: it knows strings, comments, preprocessor lines and balanced brackets, which is
+enough for code that is formatted like ours. Line numbers are kept by everything here.
 """
 import re
 

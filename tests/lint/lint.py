@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The rules of CONTRIBUTING.md that a compiler doesn't know: sizes, banned calls, doors between rooms, dead documents.
+"""The rules that a compiler doesn't know: sizes, banned calls, doors between rooms, dead documents.
 
     tests/lint/lint.py [ROOT]        prints one line a finding, and exits 1 when there is any
 
@@ -45,7 +45,8 @@ SEES = {
 }
 # What other rooms (not the tests) may include of these.
 PUBLIC = {
-    'engine': {'engine/engine.h', 'engine/chat.h', 'engine/tok.h', 'engine/sample.h', 'engine/stop.h'},
+    'engine': {'engine/engine.h', 'engine/chat.h', 'engine/tok.h', 'engine/sample.h',
+               'engine/stop.h'},
     'cache': {'cache/cache.h'},
     'memory': {'memory/memory.h'},
 }
@@ -236,7 +237,7 @@ class Lint:
                     self.say(path, i, f'{name} does not exist')
 
     def is_there(self, document, name):
-        """True for what is no path of this tree, and for what exists. foo_* and {a,b} are patterns."""
+        """True for what is no path of this tree or exists. foo_* and {a,b} are patterns."""
         name = re.sub(r':\d+$', '', name.strip()).removeprefix('./')
         if not re.fullmatch(r'[\w.*{},-]+(/[\w.*{},-]*)*', name) or name.startswith('build/'):
             return True

@@ -170,11 +170,12 @@ class Tree(unittest.TestCase):
         files = {'base/a.c': STORY, 'base/a_x.c': STORY, 'docs/CACHE.md': 'x\n'}
         self.assert_clean({**files, 'README.md':
                            'See `base/a.c`, `a.c`, `base/a_*.c`, `base/{a,a_x}.c`, `base/`,\n'
-                           '[the cache](docs/CACHE.md), `build/hearth`, `--model`, `GET /v1/models`,\n'
+                           '[the cache](docs/CACHE.md), `build/hearth`, `GET /v1/models`,\n'
                            '`application/json`, `it.works`, [site](https://example.org/x.md).\n'
                            '```\nvi base/gone.c\n```\n'})
         for name in ('base/gone.c', 'gone.h', 'docs/GONE.md', 'base/{a,gone}/x.c', 'tests/gone/'):
-            self.assert_found({**files, 'HACKING.md': f'One\nSee `{name}`.\n'}, 'HACKING.md:2', name)
+            text = f'One\nSee `{name}`.\n'
+            self.assert_found({**files, 'HACKING.md': text}, 'HACKING.md:2', name)
         self.assert_found({**files, 'README.md': '[it](docs/GONE.md#x)\n'}, 'docs/GONE.md')
         self.assert_clean({**files, 'docs/A.md': '[beside](CACHE.md) `base/a.c`\n'})
 
