@@ -1,19 +1,23 @@
 /*
  * Calls, and what to say when they fail. Each first-hour failure has its own sentence: no daemon,
- * another user's socket, still loading, busy, disk full.
+ * another user's socket, still loading, a model that can't be loaded, busy, disk full.
  */
 #include "client/api.h"
 
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "client/term.h"
 
 #define LOADING_POLL_MS 100
+#define SENTENCE_MAX 4096
+#define PATH_MAX_BYTES 8192
 
 int api_open(struct client *c)
 {
@@ -24,13 +28,28 @@ int api_open(struct client *c)
     return 0;
 }
 
+int api_print_json(struct client *c, const json *j)
+{
+    struct buf b;
+    buf_init(&b, WIRE_BODY_MAX);
+    json_write(j, &b);
+    buf_char(&b, '\n');
+    int failed = buf_error(&b);
+    if (!failed)
+        fwrite(b.data, 1, b.len, stdout);
+    buf_done(&b);
+    if (failed)
+        return api_fail(c, EXIT_REFUSED, err_name(failed), "the JSON can't be written: %s",
+                        err_name(failed));
+    return term_flush() ? 0 : EXIT_REFUSED;
+}
+
 static void say_json(const char *message, const char *code)
 {
-    json *inner = json_object();
-    json_set_str(inner, "message", message);
-    json_set_str(inner, "code", code);
     json *outer = json_object();
-    json_set(outer, "error", inner);
+    json *inner = json_set(outer, "error", json_object());
+    json_set_strn(inner, "message", message, strlen(message));
+    json_set_str(inner, "code", code);
     struct buf b;
     buf_init(&b, 1 << 16);
     json_write(outer, &b);
@@ -40,42 +59,74 @@ static void say_json(const char *message, const char *code)
     json_free(outer);
 }
 
+static void say(const char *message)
+{
+    term_progress_end();
+    fputs("hearth: ", stderr);
+    term_text(stderr, message, strlen(message));
+    fputc('\n', stderr);
+}
+
+int api_fail(struct client *c, int exit_code, const char *error_code, const char *fmt, ...)
+{
+    char text[SENTENCE_MAX];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (c->is_json)
+        say_json(text, error_code);
+    else
+        say(text);
+    return exit_code;
+}
+
 int api_explain_err(struct client *c, const struct err *e)
 {
+    term_progress_end();
     if (e->code == ERR_CANCELED)
         return EXIT_INTERRUPTED;
-    if (c->is_json)
-        say_json(e->text, err_name(e->code));
-    else
-        fprintf(stderr, "hearth: %s\n", e->text);
+    api_fail(c, 0, err_name(e->code), "%s", e->text);
+    if (e->code == ERR_UNSUPPORTED)
+        return EXIT_NOT_ALLOWED;
     if (e->code != ERR_NOTFOUND)
         return EXIT_REFUSED;
     if (!c->is_json && !c->url)
-        fprintf(
-            stderr,
-            "hearth: start one with `hearthd --model FILE`, or `systemctl --user start hearthd`\n");
+        say("start one with `hearthd --model FILE`, or `systemctl --user start hearthd`");
     return EXIT_NO_DAEMON;
 }
 
-/* What people can do about a refusal, by its code. */
-static const char *hint(const char *code)
+/* What people can do about a refusal, by its code; NULL: the sentence says it all. */
+static const char *hint(const char *code, const char *message)
 {
     if (!strcmp(code, "context_length_exceeded"))
-        return "start a new conversation (/new), or a daemon with a larger --ctx";
+        return "begin a new conversation, shorten the text, or start hearthd with a larger --ctx";
     if (!strcmp(code, "queue_full"))
         return "all places are taken: try again in a moment";
-    if (!strcmp(code, "disk_full"))
-        return "the disk of the history is full: free some space; nothing was stored";
+    if (!strcmp(code, "model_loading"))
+        return "the daemon has only just started: try again in a moment";
     if (!strcmp(code, "invalid_api_key"))
         return "give the key with --api-key-file";
+    /* The operating system's words, at whichever file it happened. */
+    if (strcasestr(message, "no space left on"))
+        return "the disk of the history is full: free some space; nothing of this was stored";
     return NULL;
 }
 
 static int exit_of_status(int status)
 {
-    if (status == 404)
+    switch (status) {
+    case 401:
+    case 403:
+        return EXIT_NOT_ALLOWED;
+    case 404:
         return EXIT_NOT_FOUND;
-    return status == 503 || status == 429 ? EXIT_NOT_READY : EXIT_REFUSED;
+    case 429:
+    case 503:
+        return EXIT_NOT_READY;
+    default:
+        return EXIT_REFUSED;
+    }
 }
 
 int api_explain_status(struct client *c, int status, const char *body, size_t n)
@@ -83,22 +134,25 @@ int api_explain_status(struct client *c, int status, const char *body, size_t n)
     json *j = NULL;
     struct err e;
     const char *message = NULL, *code = NULL;
+    char plain[64];
     if (!json_parse(body, n, &j, &e)) {
         const json *error = json_get(j, "error", NULL);
-        message = json_str(json_get(error, "message", NULL));
+        message = json_type(error) == JSON_STRING ? json_str(error)
+                                                  : json_str(json_get(error, "message", NULL));
         code = json_str(json_get(error, "code", NULL));
     }
-    char plain[64];
     snprintf(plain, sizeof plain, "the daemon answered with HTTP status %d", status);
-    if (c->is_json)
-        say_json(message ? message : plain, code ? code : "");
-    else
-        fprintf(stderr, "hearth: %s\n", message ? message : plain);
-    const char *help = code && !c->is_json ? hint(code) : NULL;
+    api_fail(c, 0, code ? code : "", "%s", message ? message : plain);
+    const char *help = c->is_json ? NULL : hint(code ? code : "", message ? message : "");
     if (help)
-        fprintf(stderr, "hearth: %s\n", help);
+        say(help);
     json_free(j);
     return exit_of_status(status);
+}
+
+static const char *body_of(const struct wire_reply *reply)
+{
+    return reply->body.data ? reply->body.data : "";
 }
 
 static int write_body(json *body, struct buf *b, struct err *e)
@@ -129,10 +183,10 @@ int api_call(struct client *c, const char *method, const char *path, json *body,
     if (r)
         code = api_explain_err(c, &e);
     else if (reply.status < 200 || reply.status > 299)
-        code = api_explain_status(c, reply.status, reply.body.data ? reply.body.data : "",
-                                  reply.body.len);
-    else if (json_parse(reply.body.data ? reply.body.data : "", reply.body.len, &j, &e))
-        code = api_explain_err(c, &e);
+        code = api_explain_status(c, reply.status, body_of(&reply), reply.body.len);
+    else if (json_parse(body_of(&reply), reply.body.len, &j, &e))
+        code = api_fail(c, EXIT_REFUSED, "bad_reply", "the daemon's reply to %s is no JSON: %s",
+                        path, e.text);
     if (!code && ret)
         *ret = j;
     else
@@ -149,6 +203,21 @@ struct streaming {
     int code; /* of an error event */
 };
 
+/* Errors come as {"error":{…}}, and as the Responses event {"type":"error","message",…}. */
+static bool is_error(const json *j)
+{
+    const char *type = json_str(json_get(j, "type", NULL));
+    return json_type(json_get(j, "error", NULL)) == JSON_OBJECT || (type && !strcmp(type, "error"));
+}
+
+static int explain_event(struct client *c, const json *j, const char *data, size_t n)
+{
+    const char *message = json_str(json_get(j, "message", NULL));
+    if (json_type(json_get(j, "error", NULL)) == JSON_OBJECT || !message)
+        return api_explain_status(c, 500, data, n);
+    return api_fail(c, EXIT_REFUSED, "error", "%s", message);
+}
+
 static int on_wire_event(void *ctx, const char *event, const char *data, size_t n)
 {
     struct streaming *s = ctx;
@@ -157,16 +226,14 @@ static int on_wire_event(void *ctx, const char *event, const char *data, size_t 
     json *j;
     struct err e;
     if (json_parse(data, n, &j, &e)) {
-        s->code = api_explain_err(s->client, &e);
+        s->code = api_fail(s->client, EXIT_REFUSED, "bad_reply", "an event is no JSON: %s", e.text);
         return 1;
     }
-    const json *error = json_get(j, "error", NULL);
-    if (error && json_type(error) == JSON_OBJECT) {
-        s->code = api_explain_status(s->client, 500, data, n);
-        json_free(j);
-        return 1;
-    }
-    int stop = s->stream->on_event(s->stream->ctx, event, j);
+    int stop = 1;
+    if (is_error(j))
+        s->code = explain_event(s->client, j, data, n);
+    else
+        stop = s->stream->on_event(s->stream->ctx, event, j);
     json_free(j);
     return stop;
 }
@@ -178,7 +245,7 @@ static void on_wire_idle(void *ctx)
         s->stream->on_idle(s->stream->ctx);
 }
 
-int api_stream(struct client *c, const struct api_stream *stream)
+int api_stream(struct client *c, struct api_stream *stream)
 {
     struct err e;
     struct buf text;
@@ -195,41 +262,64 @@ int api_stream(struct client *c, const struct api_stream *stream)
                                  .ctx = &s};
         r = wire_call(c->wire, &q, &reply, &e);
     }
+    stream->status = reply.status;
     int code = s.code;
     if (!code && r)
         code = api_explain_err(c, &e);
     else if (!code && (reply.status < 200 || reply.status > 299))
-        code = api_explain_status(c, reply.status, reply.body.data ? reply.body.data : "",
-                                  reply.body.len);
+        code = api_explain_status(c, reply.status, body_of(&reply), reply.body.len);
     buf_done(&reply.body);
     buf_done(&text);
     return code;
 }
 
-/* One look at /health: 0 ready, 1 loading (*progress), 2 nobody there, -1 anything else (said). */
-static int look(struct client *c, double *progress, struct err *e)
+/* ---- is it there, and ready? ---- */
+
+enum health { HEALTH_READY, HEALTH_LOADING, HEALTH_NOBODY, HEALTH_BAD };
+
+/* One look at /health. BAD: *ret_code is the exit code, and why has been said. NOBODY: *e says
+ * where. */
+static enum health look(struct client *c, double *progress, int *ret_code, struct err *e)
 {
     struct wire_request q = {.method = "GET", .path = "/health"};
     struct wire_reply reply = {0};
     json *j = NULL;
-    int r = wire_call(c->wire, &q, &reply, e), result = -1;
-    if (r == ERR_NOTFOUND) {
-        result = 2;
-    } else if (!r && reply.status == 200) {
-        result = 0;
-    } else if (!r && !json_parse(reply.body.data ? reply.body.data : "", reply.body.len, &j, e)) {
-        const char *status = json_str(json_get(j, "status", NULL));
-        *progress = json_double(json_get(j, "progress", NULL));
-        if (status && !strcmp(status, "loading"))
-            result = 1;
-        else
-            api_explain_status(c, reply.status, reply.body.data, reply.body.len);
-    } else {
-        api_explain_err(c, e);
-    }
+    enum health result = HEALTH_BAD;
+    int r = wire_call(c->wire, &q, &reply, e);
+    if (!r && reply.status != 200 && json_parse(body_of(&reply), reply.body.len, &j, e))
+        j = NULL; /* api_explain_status says what came instead */
+    const char *status = json_str(json_get(j, "status", NULL));
+    const char *error = json_str(json_get(j, "error", NULL));
+    *progress = json_double(json_get(j, "progress", NULL));
+    if (r == ERR_NOTFOUND)
+        result = HEALTH_NOBODY;
+    else if (r)
+        *ret_code = api_explain_err(c, e);
+    else if (reply.status == 200)
+        result = HEALTH_READY;
+    else if (status && !strcmp(status, "loading"))
+        result = HEALTH_LOADING;
+    else if (status && !strcmp(status, "failed"))
+        *ret_code = api_fail(c, EXIT_REFUSED, "model_failed",
+                             "the daemon could not load its model: %s", error ? error : "?");
+    else if (status && !strcmp(status, "stopping"))
+        *ret_code = api_fail(c, EXIT_NOT_READY, "stopping", "the daemon is stopping");
+    else
+        *ret_code = api_explain_status(c, reply.status, body_of(&reply), reply.body.len);
     json_free(j);
     buf_done(&reply.body);
     return result;
+}
+
+/* A terminal sees progress; a log one line. */
+static void say_loading(double progress, bool *is_said)
+{
+    if (term_is_tty(STDERR_FILENO))
+        term_progress("loading the model", progress);
+    else if (!*is_said)
+        fprintf(stderr, "hearth: the model is still being loaded (%.0f %%); waiting\n",
+                100 * progress);
+    *is_said = true;
 }
 
 int api_wait_ready(struct client *c)
@@ -237,23 +327,27 @@ int api_wait_ready(struct client *c)
     if (c->url)
         return 0; /* somebody else's server may have no /health */
     int64_t until = clock_ms() + (int64_t)c->wait_s * 1000;
+    bool is_said = false;
     for (;;) {
-        struct err e;
+        struct err e = {0};
         double progress = 0;
-        int state = look(c, &progress, &e);
-        if (state == 1)
-            term_progress("loading the model", progress);
-        if (state == 0 || state == -1)
+        int code = EXIT_REFUSED;
+        enum health state = look(c, &progress, &code, &e);
+        if (state == HEALTH_LOADING)
+            say_loading(progress, &is_said);
+        else if (state != HEALTH_NOBODY)
             term_progress_end();
-        if (state == 0)
+        if (state == HEALTH_READY)
             return 0;
-        if (state == -1)
-            return EXIT_REFUSED;
-        if (state == 2 && clock_ms() >= until)
+        if (state == HEALTH_BAD)
+            return code;
+        if (state == HEALTH_NOBODY && clock_ms() >= until)
             return api_explain_err(c, &e);
         nanosleep(&(struct timespec){.tv_nsec = LOADING_POLL_MS * 1000000}, NULL);
     }
 }
+
+/* ---- Ctrl-C ---- */
 
 /* The signal handler's view of the client. */
 static struct wire *interrupted_wire;
@@ -276,7 +370,7 @@ char *api_path(const char *head, const char *id, const char *tail)
 {
     static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.~";
     struct buf b;
-    buf_init(&b, 8192);
+    buf_init(&b, PATH_MAX_BYTES);
     buf_str(&b, head);
     for (const char *p = id; *p; p++) {
         if (strchr(safe, *p))

@@ -25,17 +25,24 @@ struct api_stream {
     int (*on_event)(void *ctx, const char *event, const json *data);
     void (*on_idle)(void *ctx);
     void *ctx;
+    int status; /* written: the reply's HTTP status, 0 when there was none */
 };
-int api_stream(struct client *c, const struct api_stream *s);
+int api_stream(struct client *c, struct api_stream *s);
 
-/* Waits until the daemon is there and has loaded its model, showing progress on a terminal. 0, or
- * an exit code after having said why. */
+/* Waits until the daemon is there (--wait) and has loaded its model, showing progress. 0, or an
+ * exit code after having said why. */
 int api_wait_ready(struct client *c);
 
-/* Says what went wrong with a request: the daemon's error object, or the transport's. Returns the
- * exit code. */
+/* Says what went wrong: "hearth: text" on stderr, or {"error":{"message","code"}} on stdout with
+ * --json. Returns exit_code. */
+int api_fail(struct client *c, int exit_code, const char *error_code, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+/* The same for the daemon's error object, and for the transport's error. */
 int api_explain_status(struct client *c, int status, const char *body, size_t n);
 int api_explain_err(struct client *c, const struct err *e);
+
+/* Prints a tree on one line of stdout. 0 or an exit code. */
+int api_print_json(struct client *c, const json *j);
 
 /* Ctrl-C ends the running request instead of the program, from now on (chat, ask). */
 void api_catch_interrupt(struct client *c);

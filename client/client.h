@@ -3,7 +3,7 @@
  * format and base/, no header of the daemon.
  *
  *      main.c (options) ─► cmd_*.c ─► api.c (calls, and what to say when they fail) ─► wire.c
- *                             └► chat.c, conversation.c, term.c (screen), line.c (keyboard)
+ *                             └► chat.c, answer.c, conversation.c, term.c (screen), line.c (keyboard)
  */
 #ifndef HEARTH_CLIENT_CLIENT_H
 #define HEARTH_CLIENT_CLIENT_H
@@ -19,12 +19,14 @@
 /* Exit codes, as in hearth(1). */
 enum {
     EXIT_FINE = 0,
-    EXIT_REFUSED = 1,   /* the daemon answered with an error, or something failed on the way */
-    EXIT_USAGE = 2,     /* the command line */
-    EXIT_NO_DAEMON = 3, /* nobody answers at the socket */
-    EXIT_NOT_READY = 4, /* loading, or too busy: try again */
-    EXIT_NOT_FOUND = 5, /* no such conversation */
+    EXIT_REFUSED = 1,     /* the daemon answered with an error, or something failed on the way */
+    EXIT_USAGE = 2,       /* the command line */
+    EXIT_NO_DAEMON = 3,   /* nobody answers at the socket */
+    EXIT_NOT_READY = 4,   /* loading, or too busy: try again */
+    EXIT_NOT_FOUND = 5,   /* no such conversation */
+    EXIT_NOT_ALLOWED = 6, /* another user's socket, or no valid key */
     EXIT_INTERRUPTED = 130,
+    EXIT_PIPE = 141, /* whoever read stdout has gone: what a shell says of SIGPIPE */
 };
 
 struct wire;
@@ -38,21 +40,22 @@ struct client {
     struct wire *wire;
 };
 
-/* Sampling and context options that ask and chat share; NaN and -1 mean: not given. */
-struct ask_options {
-    double temperature, top_p, min_p, repetition_penalty;
-    int64_t seed, max_tokens;
-    const char *context; /* strategy, or NULL */
-    const char *model;   /* or NULL */
-    const char *system;  /* or NULL */
+/* An option: the parser (options.c) and --help read the same table, which ends with a NULL name. */
+struct option_row {
+    const char *name; /* without its dashes */
+    const char *arg;  /* what its value is called in --help, or NULL: it takes none */
+    int value;        /* what `take` gets */
+    const char *help; /* one line */
 };
 
 /* A command: argv[0] is its name. Returns an exit code. */
 struct command {
     const char *name;
     int (*run)(struct client *c, int argc, char **argv);
-    const char *usage;   /* "ask [OPTIONS] TEXT…" */
-    const char *summary; /* one line */
+    const char *usage;                /* "ask [OPTIONS] TEXT…" */
+    const char *summary;              /* one line */
+    const struct option_row *options; /* its own, or NULL */
+    bool has_sampling;                /* it takes sampling_options as well (options.h) */
 };
 extern const struct command commands[]; /* ends with a NULL name */
 
@@ -65,6 +68,9 @@ int cmd_export(struct client *c, int argc, char **argv);
 int cmd_import(struct client *c, int argc, char **argv);
 int cmd_models(struct client *c, int argc, char **argv);
 int cmd_status(struct client *c, int argc, char **argv);
+
+extern const struct option_row chat_command_options[], list_command_options[],
+    export_command_options[];
 
 /* Prints "hearth: text" and usage's hint; returns EXIT_USAGE. */
 int usage_error(const struct command *cmd, const char *fmt, ...)

@@ -3,36 +3,37 @@
  * server and leaves nothing in the history. The answer goes to stdout as it comes; with --json the
  * whole answer as one object at the end.
  */
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/utf8.h"
 #include "client/api.h"
 #include "client/options.h"
 #include "client/term.h"
 
 #define ASK_TEXT_MAX ((size_t)8 << 20)
+#define QUIET_MS 500 /* the first half second needs no words */
 
 struct asking {
+    struct client *client;
     struct buf answer;
     char finish[32];
+    char *model; /* that answers */
     json *usage, *hearth;
-    bool is_json, is_begun;
-    int n_idle;
+    bool is_begun;
+    int64_t begun_ms;
 };
 
-/* The words of the command line, then what comes in by a pipe, a blank line between. */
-static int read_question(int argc, char **argv, struct buf *b)
+/* ---- the question ---- */
+
+/* What comes in by a pipe, after a blank line if there is text already. */
+static int read_pipe(struct buf *b)
 {
-    for (int i = 0; i < argc; i++) {
-        if (i)
-            buf_char(b, ' ');
-        buf_str(b, argv[i]);
-    }
-    if (argc && term_is_tty(STDIN_FILENO))
-        return buf_error(b);
     char chunk[65536];
     ssize_t n;
     bool is_first = true;
@@ -42,52 +43,46 @@ static int read_question(int argc, char **argv, struct buf *b)
         is_first = false;
         buf_add(b, chunk, (size_t)n);
     }
-    while (b->len && b->data[b->len - 1] == '\n')
+    /* A closed stdin is an empty one. */
+    return buf_error(b) || n >= 0 || errno == EBADF ? 0 : -1;
+}
+
+/* The words of the command line, then the pipe. 0 or an exit code. */
+static int read_question(struct client *c, int n_words, char **words, struct buf *b)
+{
+    const struct command *self = command_find("ask");
+    for (int i = 0; i < n_words; i++) {
+        if (i)
+            buf_char(b, ' ');
+        buf_str(b, words[i]);
+    }
+    bool is_typed = term_is_tty(STDIN_FILENO);
+    if (is_typed && !n_words)
+        term_note("(type the question; Ctrl-D on a line of its own ends it)");
+    if ((!is_typed || !n_words) && read_pipe(b))
+        return api_fail(c, EXIT_REFUSED, "io", "stdin can't be read: %s", strerror(errno));
+    if (buf_error(b) == ERR_LIMIT)
+        return usage_error(self, "the question is longer than %zu bytes", ASK_TEXT_MAX);
+    if (buf_error(b))
+        return api_fail(c, EXIT_REFUSED, "nomem", "out of memory");
+    while (b->len && (b->data[b->len - 1] == '\n' || b->data[b->len - 1] == '\r'))
         b->data[--b->len] = 0;
-    return buf_error(b);
-}
-
-static int on_event(void *ctx, const char *event, const json *data)
-{
-    (void)event;
-    struct asking *a = ctx;
-    const json *choice = json_first(json_get(data, "choices", NULL));
-    const char *text = json_str(json_get(json_get(choice, "delta", NULL), "content", NULL));
-    const char *finish = json_str(json_get(choice, "finish_reason", NULL));
-    const json *usage = json_get(data, "usage", NULL), *hearth = json_get(data, "hearth", NULL);
-    if (text && *text) {
-        term_progress_end();
-        a->is_begun = true;
-        buf_str(&a->answer, text);
-        if (!a->is_json) {
-            term_text(text, strlen(text));
-            fflush(stdout);
-        }
-    }
-    if (finish)
-        snprintf(a->finish, sizeof a->finish, "%s", finish);
-    if (usage) {
-        json_free(a->usage);
-        a->usage = json_copy(usage);
-    }
-    if (hearth) {
-        json_free(a->hearth);
-        a->hearth = json_copy(hearth);
-    }
+    if (!b->len)
+        return usage_error(self, "what is the question?");
+    size_t bad;
+    if (!utf8_valid(b->data, b->len, &bad))
+        return usage_error(self, "the question is no UTF-8 text (byte %zu)", bad + 1);
+    const char *nul = memchr(b->data, 0, b->len);
+    if (nul)
+        return usage_error(self, "the question holds a NUL (byte %zu)", (size_t)(nul - b->data) + 1);
     return 0;
-}
-
-static void on_idle(void *ctx)
-{
-    struct asking *a = ctx;
-    /* The first half second needs no words. */
-    if (!a->is_begun && ++a->n_idle > 5)
-        term_progress("reading", -1);
 }
 
 static json *question_body(const struct ask_options *o, const char *text, size_t n)
 {
-    json *messages = json_array();
+    json *body = json_object();
+    ask_options_write(o, body, "max_tokens");
+    json *messages = json_set(body, "messages", json_array());
     if (o->system) {
         json *m = json_add(messages, json_object());
         json_set_str(m, "role", "system");
@@ -96,39 +91,102 @@ static json *question_body(const struct ask_options *o, const char *text, size_t
     json *m = json_add(messages, json_object());
     json_set_str(m, "role", "user");
     json_set_strn(m, "content", text, n);
-    json *body = json_object();
-    ask_options_write(o, body, "max_tokens");
-    json_set(body, "messages", messages);
     json_set_bool(body, "stream", true);
-    json *stream_options = json_object();
-    json_set_bool(stream_options, "include_usage", true);
-    json_set(body, "stream_options", stream_options);
+    json_set_bool(json_set(body, "stream_options", json_object()), "include_usage", true);
     return body;
 }
 
-static void print_json(struct asking *a)
+/* ---- the answer ---- */
+
+static void keep(json **to, const json *j)
+{
+    if (!j)
+        return;
+    json_free(*to);
+    *to = json_copy(j);
+}
+
+static int print_delta(struct asking *a, const char *text)
+{
+    if (!text || !*text)
+        return 0;
+    term_progress_end();
+    a->is_begun = true;
+    buf_str(&a->answer, text);
+    if (a->client->is_json)
+        return 0;
+    term_text(stdout, text, strlen(text));
+    return !term_flush();
+}
+
+static int on_event(void *ctx, const char *event, const json *data)
+{
+    (void)event;
+    struct asking *a = ctx;
+    const json *choice = json_first(json_get(data, "choices", NULL));
+    const char *finish = json_str(json_get(choice, "finish_reason", NULL));
+    const char *model = json_str(json_get(data, "model", NULL));
+    keep(&a->usage, json_get(data, "usage", NULL));
+    keep(&a->hearth, json_get(data, "hearth", NULL));
+    if (finish)
+        snprintf(a->finish, sizeof a->finish, "%s", finish);
+    if (model && !a->model)
+        a->model = strdup(model);
+    return print_delta(a, json_str(json_get(json_get(choice, "delta", NULL), "content", NULL)));
+}
+
+static void on_idle(void *ctx)
+{
+    struct asking *a = ctx;
+    char what[64];
+    int64_t waited = clock_ms() - a->begun_ms;
+    int64_t tokens =
+        (int64_t)json_double(json_get(json_get(a->hearth, "receipt", NULL), "used", NULL));
+    if (a->is_begun || waited < QUIET_MS)
+        return;
+    if (tokens > 0)
+        snprintf(what, sizeof what, "reading %lld tokens, %lld s", (long long)tokens,
+                 (long long)(waited / 1000));
+    else
+        snprintf(what, sizeof what, "waiting, %lld s", (long long)(waited / 1000));
+    term_progress(what, -1);
+}
+
+static int print_json(struct asking *a)
 {
     json *j = json_object();
     json_set_strn(j, "text", a->answer.data ? a->answer.data : "", a->answer.len);
     json_set_str(j, "finish_reason", a->finish);
+    if (a->model)
+        json_set_str(j, "model", a->model);
     if (a->usage)
         json_set(j, "usage", json_copy(a->usage));
     if (a->hearth)
         json_set(j, "hearth", json_copy(a->hearth));
-    struct buf b;
-    buf_init(&b, WIRE_BODY_MAX);
-    json_write(j, &b);
-    if (!buf_error(&b))
-        printf("%s\n", b.data);
-    buf_done(&b);
+    int code = api_print_json(a->client, j);
     json_free(j);
+    return code;
+}
+
+/* What is said at the end, when the request itself went well. */
+static int finish(struct asking *a, const struct ask_options *o)
+{
+    if (!a->finish[0])
+        return api_fail(a->client, EXIT_REFUSED, "broke_off", "the answer broke off");
+    if (a->client->is_json)
+        return print_json(a);
+    if (!strcmp(a->finish, "length"))
+        fprintf(stderr, "hearth: the answer ends here: its token limit, or the window's end, was "
+                        "reached\n");
+    if (o->model && a->model && strcmp(o->model, a->model) && strcmp(o->model, "default"))
+        fprintf(stderr, "hearth: answered by %s; there is no model %s here\n", a->model, o->model);
+    return 0;
 }
 
 static int ask(struct client *c, const struct ask_options *o, const struct buf *question)
 {
-    struct asking a = {.is_json = c->is_json};
+    struct asking a = {.client = c, .begun_ms = clock_ms()};
     buf_init(&a.answer, WIRE_BODY_MAX);
-    api_catch_interrupt(c);
     struct api_stream s = {.path = "/v1/chat/completions",
                            .body = question_body(o, question->data, question->len),
                            .on_event = on_event,
@@ -136,47 +194,65 @@ static int ask(struct client *c, const struct ask_options *o, const struct buf *
                            .ctx = &a};
     int code = api_stream(c, &s);
     term_progress_end();
-    if (c->is_json && !code)
-        print_json(&a);
-    else if (!c->is_json && a.answer.len && a.answer.data[a.answer.len - 1] != '\n')
-        fputc('\n', stdout);
-    if (!code && !strcmp(a.finish, "length"))
-        fprintf(stderr, "hearth: the answer ends here because its token limit was reached\n");
-    if (!code && !a.finish[0]) {
-        fprintf(stderr, "hearth: the answer broke off\n");
-        code = EXIT_REFUSED;
-    }
+    if (!c->is_json && a.answer.len && a.answer.data[a.answer.len - 1] != '\n')
+        putchar('\n');
+    if (!term_flush())
+        code = EXIT_REFUSED; /* term_end says why */
+    else if (!code)
+        code = finish(&a, o);
     json_free(a.usage);
     json_free(a.hearth);
+    free(a.model);
     buf_done(&a.answer);
     return code;
 }
 
+/* ---- the command ---- */
+
+static int take(void *ctx, int value, const char *arg)
+{
+    return ask_options_take(ctx, command_find("ask"), value, arg);
+}
+
+/* Our own daemon says what its model's file recommends; another server may not know these
+ * parameters, and gets what was given. */
+static int set_defaults(struct client *c, struct ask_options *o)
+{
+    json *models = NULL;
+    /* One question has one answer, unless asked otherwise. */
+    if (isnan(o->temperature))
+        o->temperature = 0;
+    if (c->url)
+        return 0;
+    int code = api_call(c, "GET", "/v1/models", NULL, &models);
+    if (code)
+        return code;
+    const json *first = json_first(json_get(models, "data", NULL));
+    ask_options_default(o, json_get(json_get(first, "hearth", NULL), "sampling", NULL));
+    json_free(models);
+    return 0;
+}
+
 int cmd_ask(struct client *c, int argc, char **argv)
 {
-    static const struct option options[] = {ASK_OPTIONS, {0}};
-    const struct command *self = command_find("ask");
     struct ask_options o;
+    struct options_reader reader = {c, command_find("ask"), take, &o};
+    int first;
     ask_options_init(&o);
-    o.temperature = 0; /* a question has one answer, unless asked otherwise */
-    int opt, code;
-    while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
-        if (opt == '?')
-            return usage_error(self, "that option isn't known");
-        if ((code = ask_option(c, &o, opt, optarg, self)))
-            return code;
-    }
+    int code = options_read(&reader, argc, argv, &first);
+    if (code)
+        return code;
     struct buf question;
     buf_init(&question, ASK_TEXT_MAX);
-    code = 0;
-    if (read_question(argc - optind, argv + optind, &question))
-        code = usage_error(self, "the question is longer than %zu bytes", ASK_TEXT_MAX);
-    else if (!question.len)
-        code = usage_error(self, "what is the question?");
+    code = read_question(c, argc - first, argv + first, &question);
     if (!code)
         code = api_wait_ready(c);
     if (!code)
+        code = set_defaults(c, &o);
+    if (!code) {
+        api_catch_interrupt(c);
         code = ask(c, &o, &question);
+    }
     buf_done(&question);
     return code;
 }

@@ -1,6 +1,7 @@
 /*
  * hearth chat: the person's side. A line is a message; a line that begins with / is a command.
- * Ctrl-C stops the answer and not the program; Ctrl-D leaves.
+ * Ctrl-C stops the answer and not the program; Ctrl-D leaves. At a pipe each line is answered in
+ * turn, and the first failure ends it, as there is nobody to try again.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,9 +10,9 @@
 
 #include "base/file.h"
 #include "base/paths.h"
+#include "base/utf8.h"
 #include "client/chat.h"
 #include "client/line.h"
-#include "client/options.h"
 #include "client/term.h"
 
 struct session {
@@ -20,14 +21,36 @@ struct session {
     bool is_over;
 };
 
-/* A slash command: `rest` is what follows its name, without blanks around. Results are exit codes;
- * none of them ends the chat. */
+/* A slash command: `rest` is what follows its name, without blanks before. Results are exit codes;
+ * none of them ends a person's chat. */
 struct slash {
     const char *name;
     int (*run)(struct session *s, const char *rest);
     const char *summary;
 };
 static const struct slash slashes[];
+
+enum { OPT_CONTINUE = OPT_OWN, OPT_OPEN };
+const struct option_row chat_command_options[] = {
+    {"continue", NULL, OPT_CONTINUE, "go on with the newest conversation"},
+    {"open", "ID", OPT_OPEN, "go on with this one: an id, its beginning, or a number of the list"},
+    {NULL, NULL, 0, NULL},
+};
+
+/* ---- sending ---- */
+
+static int send(struct session *s, const char *text, size_t n, const char *parent)
+{
+    size_t bad;
+    if (n && !utf8_valid(text, n, &bad))
+        return api_fail(s->chat.client, EXIT_USAGE, "inval",
+                        "the message is no UTF-8 text (byte %zu)", bad + 1);
+    if (n && memchr(text, 0, n))
+        return api_fail(s->chat.client, EXIT_USAGE, "inval", "the message holds a NUL");
+    return chat_send(&s->chat, text, n, parent);
+}
+
+/* ---- slash commands ---- */
 
 static int slash_help(struct session *s, const char *rest)
 {
@@ -57,24 +80,24 @@ static int slash_new(struct session *s, const char *rest)
 static int slash_list(struct session *s, const char *rest)
 {
     (void)rest;
-    char *argv[] = {"list", NULL};
-    optind = 0;
+    char name[] = "list", *argv[] = {name, NULL};
     return cmd_list(s->chat.client, 1, argv);
 }
 
 static int slash_open(struct session *s, const char *rest)
 {
-    if (!*rest) {
-        fprintf(stderr, "hearth: /open ID or number (see /list)\n");
-        return EXIT_USAGE;
-    }
+    if (!*rest)
+        return api_fail(s->chat.client, EXIT_USAGE, "inval",
+                        "/open ID: which conversation? (see /list)");
     return chat_open(&s->chat, rest);
 }
 
 static int slash_system(struct session *s, const char *rest)
 {
     if (!*rest) {
-        printf("%s\n", s->chat.system ? s->chat.system : "(the model's own default)");
+        const char *text = s->chat.system ? s->chat.system : "(the model's own default)";
+        term_text(stdout, text, strlen(text));
+        putchar('\n');
         return 0;
     }
     chat_new(&s->chat, rest);
@@ -85,22 +108,45 @@ static int slash_system(struct session *s, const char *rest)
 static int slash_regen(struct session *s, const char *rest)
 {
     (void)rest;
-    return chat_regenerate(&s->chat);
+    struct question q;
+    int code = chat_last_question(&s->chat, &q);
+    if (code)
+        return code;
+    code = send(s, NULL, 0, q.id);
+    question_done(&q);
+    return code;
+}
+
+/* What /edit sends: the text after it, or the old one as the person has changed it. n 0: nothing. */
+static int edited(struct session *s, const char *rest, const char *old, char **ret, size_t *ret_n)
+{
+    *ret_n = 0;
+    if (*rest) {
+        *ret = strdup(rest);
+        *ret_n = *ret ? strlen(rest) : 0;
+        return 0;
+    }
+    if (!term_is_tty(STDIN_FILENO))
+        return api_fail(s->chat.client, EXIT_USAGE, "inval",
+                        "/edit TEXT: the other words are missing");
+    if (line_read(s->line, "edit> ", old, ret, ret_n) != LINE_TEXT)
+        *ret_n = 0;
+    return 0;
 }
 
 static int slash_edit(struct session *s, const char *rest)
 {
-    if (*rest)
-        return chat_edit(&s->chat, rest, strlen(rest));
-    char *old = chat_last_question(&s->chat), *text = NULL;
-    size_t n;
-    if (!old)
-        return EXIT_NOT_FOUND;
-    int code = 0;
-    if (line_read(s->line, "edit> ", old, &text, &n) == LINE_TEXT && n)
-        code = chat_edit(&s->chat, text, n);
+    struct question q;
+    char *text = NULL;
+    size_t n = 0;
+    int code = chat_last_question(&s->chat, &q);
+    if (code)
+        return code;
+    code = edited(s, rest, q.text, &text, &n);
+    if (!code && n)
+        code = send(s, text, n, q.before);
     free(text);
-    free(old);
+    question_done(&q);
     return code;
 }
 
@@ -122,15 +168,14 @@ static int slash_stats(struct session *s, const char *rest)
                *receipt = json_get(hearth, "receipt", NULL);
     printf("model      %s\n", c->model);
     printf("window     %.0f of %.0f tokens\n", number(receipt, "used"), number(receipt, "limit"));
-    printf(
-        "last turn  %.0f tokens from the cache (%.0f RAM, %.0f disk, %.0f shared), %.0f computed\n",
-        number(cache, "tokens"), number(cache, "ram"), number(cache, "disk"),
-        number(cache, "shared"), number(cache, "computed"));
-    printf("           first token after %.0f ms (queue %.0f, reading %.0f), %.1f tokens/s read, "
+    printf("last turn  %.0f tokens from the cache (%.0f RAM, %.0f disk; %.0f shared), %.0f read\n",
+           number(cache, "tokens"), number(cache, "ram"), number(cache, "disk"),
+           number(cache, "shared"), number(cache, "computed"));
+    printf("           first token after %.0f ms (queue %.0f, reading %.0f); %.1f tokens/s read, "
            "%.1f written\n",
            number(t, "ttft_ms"), number(t, "queue_ms"), number(t, "prefill_ms"),
            number(t, "prefill_tps"), number(t, "decode_tps"));
-    printf("session    %lld turns, %lld prompt tokens of which %lld cached, %lld written\n",
+    printf("session    turns %lld, prompt tokens %lld of which cached %lld, written %lld\n",
            (long long)c->n_turns, (long long)c->prompt_tokens, (long long)c->cached_tokens,
            (long long)c->completion_tokens);
     return 0;
@@ -152,17 +197,18 @@ static const struct slash slashes[] = {
 
 static int run_slash(struct session *s, const char *text)
 {
-    size_t n = strcspn(text, " \t");
-    const char *rest = text + n + strspn(text + n, " \t");
+    size_t n = strcspn(text, " \t\n");
+    const char *rest = text + n + strspn(text + n, " \t\n");
     for (const struct slash *p = slashes; p->name; p++)
         if (strcspn(p->name, " ") == n && !memcmp(p->name, text, n))
             return p->run(s, rest);
-    fprintf(stderr,
-            "hearth: there is no command %.*s (see /help; a message that begins with / is written "
-            "with a blank before it)\n",
-            (int)n, text);
-    return EXIT_USAGE;
+    return api_fail(s->chat.client, EXIT_USAGE, "inval",
+                    "there is no command %.*s (see /help; a message that begins with / is written "
+                    "with a blank before it)",
+                    (int)(n < 64 ? n : 64), text);
 }
+
+/* ---- the session ---- */
 
 /* Where entered lines are kept: beside the daemon's state. NULL: nowhere. */
 static char *history_path(void)
@@ -175,79 +221,95 @@ static char *history_path(void)
     return path;
 }
 
-static int loop(struct session *s)
+/* One entry: read and dealt with. *ret_end: there is none left. An exit code. */
+static int entry(struct session *s, bool *ret_end)
 {
+    char *text = NULL;
+    size_t n = 0;
     int code = 0;
-    while (!s->is_over) {
-        char *text = NULL;
-        size_t n = 0;
-        enum line_result r = line_read(s->line, "> ", NULL, &text, &n);
-        if (r == LINE_END)
-            break;
-        if (r == LINE_INTERRUPTED || !n) {
-            free(text);
-            continue;
-        }
-        code = text[0] == '/' ? run_slash(s, text) : chat_send(&s->chat, text, n);
-        free(text);
-        /* Without a person there is nobody to try again. */
-        if (code == EXIT_NO_DAEMON || (code && !term_is_tty(STDIN_FILENO)))
-            return code;
-    }
-    return term_is_tty(STDIN_FILENO) ? EXIT_FINE : code;
+    enum line_result r = line_read(s->line, "> ", NULL, &text, &n);
+    wire_forget_interrupt(s->chat.client->wire);
+    *ret_end = r == LINE_END;
+    if (r == LINE_TOO_LONG)
+        code = api_fail(s->chat.client, EXIT_USAGE, "limit",
+                        "a message longer than %zu bytes was not sent", LINE_MAX_BYTES);
+    if (r == LINE_TEXT && n)
+        code = text[0] == '/' ? run_slash(s, text) : send(s, text, n, NULL);
+    free(text);
+    return code;
 }
 
-static int run_session(struct client *c, const struct ask_options *o, const char *open_id,
+static int loop(struct session *s)
+{
+    bool is_person = term_is_tty(STDIN_FILENO), is_end = false;
+    while (!s->is_over && !is_end) {
+        int last = entry(s, &is_end);
+        if (!term_flush())
+            return EXIT_REFUSED; /* term_end says why */
+        if (last && !is_person)
+            return last;
+    }
+    return 0;
+}
+
+static int run_session(struct session *s, const struct ask_options *o, const char *open_id,
                        bool is_continued)
 {
-    struct session s = {0};
+    struct client *c = s->chat.client;
     int code = api_wait_ready(c);
     if (!code)
-        code = chat_init(&s.chat, c, o);
+        code = chat_init(&s->chat, c, o);
     if (!code && is_continued)
-        code = chat_open_newest(&s.chat);
+        code = chat_open_newest(&s->chat);
     if (!code && open_id)
-        code = chat_open(&s.chat, open_id);
-    char *path = code ? NULL : history_path();
-    s.line = code ? NULL : line_open(path);
+        code = chat_open(&s->chat, open_id);
+    if (code)
+        return code;
+    char *path = history_path();
+    s->line = line_open(path);
     free(path);
-    if (s.line) {
-        api_catch_interrupt(c);
-        term_note("%s — /help lists the commands", s.chat.model);
-        code = loop(&s);
-    } else if (!code) {
-        code = EXIT_REFUSED;
-    }
-    line_close(s.line);
-    chat_done(&s.chat);
-    return code;
+    if (!s->line)
+        return api_fail(c, EXIT_REFUSED, "nomem", "out of memory");
+    api_catch_interrupt(c);
+    term_note("%s — /help lists the commands", s->chat.model);
+    return loop(s);
+}
+
+/* ---- the command ---- */
+
+struct chat_arguments {
+    struct ask_options options;
+    const char *open_id;
+    bool is_continued;
+};
+
+static int take(void *ctx, int value, const char *arg)
+{
+    struct chat_arguments *a = ctx;
+    if (value == OPT_CONTINUE)
+        a->is_continued = true;
+    if (value == OPT_OPEN)
+        a->open_id = arg;
+    return ask_options_take(&a->options, command_find("chat"), value, arg);
 }
 
 int cmd_chat(struct client *c, int argc, char **argv)
 {
-    static const struct option options[] = {ASK_OPTIONS,
-                                            {"continue", no_argument, NULL, OPT_OWN},
-                                            {"open", required_argument, NULL, OPT_OWN + 1},
-                                            {0}};
     const struct command *self = command_find("chat");
-    struct ask_options o;
-    ask_options_init(&o);
-    const char *open_id = NULL;
-    bool is_continued = false;
-    int opt, code;
-    while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
-        if (opt == '?')
-            return usage_error(self, "that option isn't known");
-        if (opt == OPT_OWN)
-            is_continued = true;
-        if (opt == OPT_OWN + 1)
-            open_id = optarg;
-        if ((code = ask_option(c, &o, opt, optarg, self)))
-            return code;
-    }
-    if (optind < argc)
+    struct chat_arguments a = {0};
+    struct options_reader reader = {c, self, take, &a};
+    int first;
+    ask_options_init(&a.options);
+    int code = options_read(&reader, argc, argv, &first);
+    if (code)
+        return code;
+    if (first < argc)
         return usage_error(self, "chat takes no text; hearth ask does");
-    if (is_continued && open_id)
+    if (a.is_continued && a.open_id)
         return usage_error(self, "--continue and --open exclude each other");
-    return run_session(c, &o, open_id, is_continued);
+    struct session s = {.chat.client = c};
+    code = run_session(&s, &a.options, a.open_id, a.is_continued);
+    line_close(s.line);
+    chat_done(&s.chat);
+    return code;
 }

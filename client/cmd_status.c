@@ -1,6 +1,6 @@
 /*
- * hearth status and hearth models: what the daemon is and does. Numbers come as the daemon has
- * them; --json prints its object.
+ * hearth status and hearth models: what the daemon is and does, for people; --json prints the
+ * daemon's own objects.
  */
 #include <stdio.h>
 #include <string.h>
@@ -9,76 +9,180 @@
 #include "client/options.h"
 #include "client/term.h"
 
-static void print_tree(const json *j, int depth);
+#define WORD_COLUMNS 60
 
-/* A member's line: scalars beside their key, objects below it. Depth is bounded by json_parse. */
-static void print_member(const json *j, int depth)
+static double number(const json *j, const char *key)
 {
-    const char *key = json_key(j);
-    enum json_type t = json_type(j);
-    if (t == JSON_OBJECT || t == JSON_ARRAY) {
-        printf("%*s%s\n", 2 * depth, "", key ? key : "-");
-        print_tree(j, depth + 1);
+    return json_double(json_get(j, key, NULL));
+}
+
+static void print_word(const json *j, const char *key)
+{
+    const char *s = json_str(json_get(j, key, NULL));
+    term_line(stdout, s ? s : "?", WORD_COLUMNS);
+}
+
+/* "98.0 MiB" */
+static void print_bytes(double n)
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+    size_t u = 0;
+    for (; n >= 1024 && u + 1 < sizeof units / sizeof *units; u++)
+        n /= 1024;
+    printf(u ? "%.1f %s" : "%.0f %s", n, units[u]);
+}
+
+static void print_seconds(double s)
+{
+    if (s >= 86400)
+        printf("%.0f days", s / 86400);
+    else if (s >= 3600)
+        printf("%.1f hours", s / 3600);
+    else if (s >= 60)
+        printf("%.0f minutes", s / 60);
+    else
+        printf("%.0f s", s);
+}
+
+/* "134.5 M", "8.0 G" */
+static void print_count(double n)
+{
+    if (n >= 1e9)
+        printf("%.1f G", n / 1e9);
+    else if (n >= 1e6)
+        printf("%.1f M", n / 1e6);
+    else
+        printf("%.0f", n);
+}
+
+/* ---- status ---- */
+
+static void print_daemon(const json *j)
+{
+    fputs("hearthd    ", stdout);
+    print_word(j, "version");
+    fputs(", ", stdout);
+    print_word(j, "state");
+    fputs(", up ", stdout);
+    print_seconds(number(j, "uptime_s"));
+    printf(", process %.0f\n", number(j, "pid"));
+}
+
+static void print_model(const json *j)
+{
+    const json *model = json_get(j, "model", NULL);
+    fputs("model      ", stdout);
+    if (!model) {
+        puts("not loaded");
         return;
     }
-    printf("%*s%-*s ", 2 * depth, "", 26 - 2 * depth, key ? key : "-");
-    if (t == JSON_STRING)
-        term_text(json_str(j), strlen(json_str(j)));
-    else if (t == JSON_NUMBER)
-        printf("%.15g", json_double(j));
-    else
-        fputs(t == JSON_BOOL ? (json_bool(j) ? "yes" : "no") : "-", stdout);
+    print_word(model, "id");
+    fputs("\n           ", stdout);
+    print_word(model, "arch");
+    fputs(", ", stdout);
+    print_count(number(model, "parameters"));
+    fputs(" parameters, ", stdout);
+    print_word(model, "quant");
+    printf("; window %.0f tokens of %.0f; %.0f thread%s, ", number(j, "ctx"),
+           number(model, "ctx_train"), number(model, "threads"),
+           number(model, "threads") == 1 ? "" : "s");
+    print_word(model, "isa");
     putchar('\n');
 }
 
-static void print_tree(const json *j, int depth)
+static void print_work(const json *j)
 {
-    for (const json *it = json_first(j); it; it = json_next(it))
-        print_member(it, depth);
+    const json *turns = json_get(j, "turns", NULL), *tokens = json_get(j, "tokens", NULL);
+    printf("turns      %.0f of %.0f running, %.0f of %.0f waiting; %.0f done (%.0f canceled), %.0f "
+           "refused\n",
+           number(turns, "running"), number(turns, "parallel"), number(turns, "queued"),
+           number(turns, "queue"), number(turns, "done"), number(turns, "canceled"),
+           number(turns, "refused"));
+    double prompt = number(tokens, "prompt"), cached = number(tokens, "cached");
+    printf("tokens     %.0f in prompts, %.0f of them from the cache (%.0f %%, saved ", prompt, cached,
+           prompt > 0 ? 100 * cached / prompt : 0);
+    print_seconds(number(tokens, "saved_s"));
+    printf("); %.0f written\n", number(tokens, "generated"));
 }
 
-static int print_answer(struct client *c, const char *path, const char *member)
+static void print_store(const json *j)
+{
+    const json *memory = json_get(j, "memory", NULL), *history = json_get(j, "history", NULL);
+    fputs("memory     weights ", stdout);
+    print_bytes(number(memory, "weights_bytes"));
+    fputs(", cache ", stdout);
+    print_bytes(number(memory, "kv_bytes"));
+    fputs(" of ", stdout);
+    print_bytes(number(memory, "kv_bytes_max"));
+    printf(" in %.0f blocks (%.0f evicted)\n", number(memory, "kv_blocks"),
+           number(memory, "kv_evicted"));
+    if (!history)
+        return;
+    printf("history    %.0f conversations, %.0f messages, ", number(history, "conversations"),
+           number(history, "messages"));
+    print_bytes(number(history, "file_bytes"));
+    fputs(" in ", stdout);
+    print_word(j, "state_dir");
+    putchar('\n');
+}
+
+static void print_status(const json *j)
+{
+    print_daemon(j);
+    print_model(j);
+    print_work(j);
+    print_store(j);
+}
+
+/* ---- models ---- */
+
+static void print_models(const json *j)
+{
+    for (const json *it = json_first(json_get(j, "data", NULL)); it; it = json_next(it)) {
+        print_word(it, "id");
+        putchar('\n');
+    }
+}
+
+/* ---- both ---- */
+
+static int print_answer(struct client *c, const char *path, void (*print)(const json *))
 {
     json *j = NULL;
     int code = api_call(c, "GET", path, NULL, &j);
     if (code)
         return code;
-    if (c->is_json) {
-        struct buf b;
-        buf_init(&b, WIRE_BODY_MAX);
-        json_write(j, &b);
-        if (!buf_error(&b))
-            printf("%s\n", b.data);
-        buf_done(&b);
-    } else {
-        print_tree(member ? json_get(j, member, NULL) : j, 0);
-    }
+    if (c->is_json)
+        code = api_print_json(c, j);
+    else
+        print(j);
     json_free(j);
-    return EXIT_FINE;
+    return code;
 }
 
-static int parse_json_only(struct client *c, int argc, char **argv, const struct command *self)
+static int read_none(struct client *c, int argc, char **argv)
 {
-    static const struct option options[] = {{"json", no_argument, NULL, OPT_JSON}, {0}};
-    int opt;
-    while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
-        if (opt == '?')
-            return usage_error(self, "that option isn't known");
-        c->is_json = true;
-    }
-    return optind < argc ? usage_error(self, "%s takes no arguments", self->name) : 0;
+    const struct command *self = command_find(argv[0]);
+    struct options_reader reader = {c, self, NULL, NULL};
+    int first;
+    int code = options_read(&reader, argc, argv, &first);
+    if (code || first == argc)
+        return code;
+    return usage_error(self, "%s takes no arguments", self->name);
 }
 
 int cmd_status(struct client *c, int argc, char **argv)
 {
-    int code = parse_json_only(c, argc, argv, command_find("status"));
+    int code = read_none(c, argc, argv);
     if (!code)
         code = api_wait_ready(c);
-    return code ? code : print_answer(c, "/v1/hearth/status", NULL);
+    return code ? code : print_answer(c, "/v1/hearth/status", print_status);
 }
 
 int cmd_models(struct client *c, int argc, char **argv)
 {
-    int code = parse_json_only(c, argc, argv, command_find("models"));
-    return code ? code : print_answer(c, "/v1/models", "data");
+    int code = read_none(c, argc, argv);
+    if (!code)
+        code = api_wait_ready(c);
+    return code ? code : print_answer(c, "/v1/models", print_models);
 }

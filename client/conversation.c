@@ -9,6 +9,12 @@
 #include "client/options.h"
 
 #define PAGE 100
+#define ID_PREFIX "conv_"
+#define ID_DIGITS 32
+#define LIST_NUMBER_DIGITS 6 /* longer ones are beginnings of ids */
+#define PATH_MAX_BYTES 4096
+
+/* ---- objects ---- */
 
 const char *conversation_title(const json *j)
 {
@@ -33,10 +39,33 @@ void item_text(const json *item, struct buf *b)
     }
 }
 
+const char *item_role(const json *item)
+{
+    const char *role = json_str(json_get(item, "role", NULL));
+    return role ? role : "?";
+}
+
+const char *item_flaw(const json *item)
+{
+    const json *hearth = json_get(item, "hearth", NULL);
+    const char *exact = json_str(json_get(hearth, "status", NULL)),
+               *finish = json_str(json_get(hearth, "finish", NULL)),
+               *status = json_str(json_get(item, "status", NULL));
+    if (exact && !strcmp(exact, "failed"))
+        return "failed";
+    if (exact && !strcmp(exact, "generating"))
+        return "being written";
+    if (!status || strcmp(status, "incomplete"))
+        return NULL;
+    return finish && !strcmp(finish, "length") ? "cut at its token limit" : "interrupted";
+}
+
+/* ---- pages ---- */
+
 static char *page_path(const char *head, const char *order, int limit, const char *after)
 {
     struct buf b;
-    buf_init(&b, 4096);
+    buf_init(&b, PATH_MAX_BYTES);
     buf_printf(&b, "%s?order=%s&limit=%d", head, order, limit);
     if (after) {
         char *tail = api_path("&after=", after, "");
@@ -46,43 +75,68 @@ static char *page_path(const char *head, const char *order, int limit, const cha
     return buf_take(&b, NULL);
 }
 
-int conversation_page(struct client *c, int limit, const char *after, json **ret)
+char *page_next(const json *page)
 {
-    char *path = page_path("/v1/conversations", "desc", limit, after);
-    if (!path)
-        return EXIT_REFUSED;
-    int code = api_call(c, "GET", path, NULL, ret);
+    const char *last = json_str(json_get(page, "last_id", NULL));
+    return last && *last && json_bool(json_get(page, "has_more", NULL)) ? strdup(last) : NULL;
+}
+
+static int call_page(struct client *c, char *path, json **ret)
+{
+    int code = path ? api_call(c, "GET", path, NULL, ret)
+                    : api_fail(c, EXIT_REFUSED, "nomem", "out of memory");
     free(path);
     return code;
+}
+
+int conversation_page(struct client *c, const char *order, int limit, const char *after, json **ret)
+{
+    return call_page(c, page_path("/v1/conversations", order, limit, after), ret);
 }
 
 int conversation_items(struct client *c, const char *id, int (*on_item)(void *, const json *),
                        void *ctx)
 {
-    char *head = api_path("/v1/conversations/", id, "/items");
-    char *after = NULL;
-    int code = head ? 0 : EXIT_REFUSED;
+    char *head = api_path("/v1/conversations/", id, "/items"), *after = NULL;
     bool more = true;
+    int code = head ? 0 : EXIT_REFUSED;
     while (!code && more) {
         json *page = NULL;
-        char *path = page_path(head, "asc", PAGE, after);
-        code = path ? api_call(c, "GET", path, NULL, &page) : EXIT_REFUSED;
-        free(path);
-        if (code)
-            break;
-        more = json_bool(json_get(page, "has_more", NULL));
-        const char *last = json_str(json_get(page, "last_id", NULL));
+        code = call_page(c, page_path(head, "asc", PAGE, after), &page);
         for (const json *it = json_first(json_get(page, "data", NULL)); it && !code;
              it = json_next(it))
             code = on_item(ctx, it);
         free(after);
-        after = last ? strdup(last) : NULL;
-        more = more && after;
+        after = page_next(page);
+        more = after != NULL;
         json_free(page);
     }
     free(after);
     free(head);
     return code;
+}
+
+/* ---- names ---- */
+
+enum conversation_name conversation_name(const char *what, int64_t *ret_number)
+{
+    size_t n = strlen(what), n_prefix = strlen(ID_PREFIX);
+    bool has_prefix = !strncmp(what, ID_PREFIX, n_prefix);
+    if (has_prefix && n == n_prefix + ID_DIGITS)
+        return NAME_WHOLE;
+    if (n <= LIST_NUMBER_DIGITS && parse_int(what, 1, 999999, ret_number))
+        return NAME_NUMBER;
+    if (has_prefix)
+        what += n_prefix;
+    return strlen(what) >= CONVERSATION_PREFIX_MIN ? NAME_PREFIX : NAME_BAD;
+}
+
+bool conversation_is_meant(const char *id, const char *what)
+{
+    size_t n_prefix = strlen(ID_PREFIX);
+    if (!strncmp(id, what, strlen(what)))
+        return true;
+    return !strncmp(id, ID_PREFIX, n_prefix) && !strncmp(id + n_prefix, what, strlen(what));
 }
 
 /* Goes through the pages for ids that begin with `what`, or for the n-th. */
@@ -98,12 +152,7 @@ static void look_at(struct search *s, const json *j)
 {
     const char *id = json_str(json_get(j, "id", NULL));
     s->seen++;
-    if (!id)
-        return;
-    bool hit = s->number ? s->seen == s->number
-                         : !strncmp(id, s->what, strlen(s->what)) ||
-                               (strlen(id) > 5 && !strncmp(id + 5, s->what, strlen(s->what)));
-    if (!hit)
+    if (!id || !(s->number ? s->seen == s->number : conversation_is_meant(id, s->what)))
         return;
     s->n_found++;
     if (!s->found)
@@ -117,15 +166,12 @@ static int search_pages(struct client *c, struct search *s)
     int code = 0;
     while (!code && more && !(s->number && s->found)) {
         json *page = NULL;
-        code = conversation_page(c, PAGE, after, &page);
-        if (code)
-            break;
+        code = conversation_page(c, "desc", PAGE, after, &page);
         for (const json *it = json_first(json_get(page, "data", NULL)); it; it = json_next(it))
             look_at(s, it);
-        const char *last = json_str(json_get(page, "last_id", NULL));
         free(after);
-        after = last ? strdup(last) : NULL;
-        more = after && json_bool(json_get(page, "has_more", NULL));
+        after = page_next(page);
+        more = after != NULL;
         json_free(page);
     }
     free(after);
@@ -134,15 +180,17 @@ static int search_pages(struct client *c, struct search *s)
 
 int conversation_resolve(struct client *c, const char *what, char **ret)
 {
-    if (!strncmp(what, "conv_", 5) && strlen(what) == 37) {
+    struct search s = {.what = what};
+    enum conversation_name kind = conversation_name(what, &s.number);
+    if (kind == NAME_WHOLE) {
         *ret = strdup(what);
         return *ret ? 0 : EXIT_REFUSED;
     }
-    struct search s = {.what = what};
-    /* Up to six digits are a number of the list; an id's beginning of digits alone is written with
-     * conv_. */
-    if (strlen(what) > 6 || !parse_int(what, 1, 999999, &s.number))
-        s.number = 0;
+    if (kind == NAME_BAD)
+        return api_fail(c, EXIT_NOT_FOUND, "not_found",
+                        "'%s' names no conversation: an id, at least %d digits of one, or a number "
+                        "of the list is wanted",
+                        what, CONVERSATION_PREFIX_MIN);
     int code = search_pages(c, &s);
     if (!code && s.n_found == 1) {
         *ret = s.found;
@@ -152,11 +200,10 @@ int conversation_resolve(struct client *c, const char *what, char **ret)
     if (code)
         return code;
     if (s.n_found)
-        fprintf(stderr, "hearth: '%s' begins the ids of %d conversations; write more of it\n", what,
-                s.n_found);
-    else
-        fprintf(stderr, "hearth: there is no conversation '%s'\n", what);
-    return EXIT_NOT_FOUND;
+        return api_fail(c, EXIT_NOT_FOUND, "ambiguous",
+                        "'%s' begins the ids of %d conversations; write more of it", what,
+                        s.n_found);
+    return api_fail(c, EXIT_NOT_FOUND, "not_found", "there is no conversation '%s'", what);
 }
 
 void format_time(double seconds, char ret[20])

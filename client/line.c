@@ -17,7 +17,7 @@
 #include "client/term.h"
 
 #define LINE_HISTORY 1000
-#define LINE_MAX_BYTES ((size_t)8 << 20)
+#define CTRL_V "\026" /* emacs: the next character as it is */
 
 struct line {
     EditLine *el; /* NULL: not a terminal */
@@ -48,6 +48,7 @@ static void open_editor(struct line *l)
     el_set(l->el, EL_PROMPT, prompt_of);
     el_set(l->el, EL_EDITOR, "emacs");
     el_set(l->el, EL_HIST, history, l->history);
+    el_set(l->el, EL_SIGNAL, 1); /* the terminal is put right before a signal ends or stops us */
     el_set(l->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
     el_source(l->el, NULL);
 }
@@ -89,6 +90,21 @@ static void note_interrupt(int sig)
     was_interrupted = 1;
 }
 
+/* Types text into the line that is about to be read; its control characters are text, too. */
+static void type_in(struct line *l, const char *text)
+{
+    struct buf b;
+    buf_init(&b, 2 * LINE_MAX_BYTES);
+    for (const char *p = text; *p; p++) {
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            buf_str(&b, CTRL_V);
+        buf_char(&b, *p);
+    }
+    if (!buf_error(&b) && b.len)
+        el_push(l->el, b.data);
+    buf_done(&b);
+}
+
 /* One physical line, borrowed until the next call; NULL at the end of input or after Ctrl-C. */
 static const char *physical(struct line *l, const char *initial, char **plain, size_t *plain_cap,
                             size_t *ret_n)
@@ -102,7 +118,7 @@ static const char *physical(struct line *l, const char *initial, char **plain, s
     struct sigaction sa = {.sa_handler = note_interrupt}, old;
     sigaction(SIGINT, &sa, &old);
     if (initial)
-        el_push(l->el, initial);
+        type_in(l, initial);
     int n = 0;
     const char *s = el_gets(l->el, &n);
     sigaction(SIGINT, &old, NULL);
@@ -121,17 +137,13 @@ static void remember(struct line *l, const char *text)
         history(l->history, &ev, H_ENTER, text);
 }
 
-enum line_result line_read(struct line *l, const char *prompt, const char *initial, char **ret,
-                           size_t *ret_n)
+/* Lines up to one that doesn't end in a backslash. */
+static enum line_result gather(struct line *l, const char *initial, struct buf *b)
 {
-    struct buf b;
-    buf_init(&b, LINE_MAX_BYTES);
     char *plain = NULL;
     size_t cap = 0, n;
     enum line_result result = LINE_END;
     bool goes_on = true;
-    was_interrupted = 0;
-    l->prompt = prompt;
     while (goes_on) {
         const char *s = physical(l, initial, &plain, &cap, &n);
         if (!s)
@@ -141,24 +153,32 @@ enum line_result line_read(struct line *l, const char *prompt, const char *initi
         if (n && s[n - 1] == '\n')
             n--;
         goes_on = n && s[n - 1] == '\\';
-        buf_add(&b, s, goes_on ? n - 1 : n);
+        buf_add(b, s, goes_on ? n - 1 : n);
         if (goes_on)
-            buf_char(&b, '\n');
+            buf_char(b, '\n');
         l->prompt = "… ";
     }
+    buf_str(b, "");
     free(plain);
-    if (was_interrupted || buf_error(&b)) {
-        fputc('\n', stderr);
-        buf_done(&b);
+    if (was_interrupted)
         return LINE_INTERRUPTED;
-    }
+    return buf_error(b) ? LINE_TOO_LONG : result;
+}
+
+enum line_result line_read(struct line *l, const char *prompt, const char *initial, char **ret,
+                           size_t *ret_n)
+{
+    struct buf b;
+    buf_init(&b, LINE_MAX_BYTES);
+    was_interrupted = 0;
+    l->prompt = prompt;
+    enum line_result result = gather(l, initial, &b);
+    if (l->el && result != LINE_TEXT)
+        fputc('\n', stdout);
     if (result == LINE_TEXT) {
-        buf_str(&b, "");
-        remember(l, b.data ? b.data : "");
+        remember(l, b.data);
         *ret = buf_take(&b, ret_n);
-        if (*ret)
-            return LINE_TEXT;
     }
     buf_done(&b);
-    return LINE_END;
+    return result;
 }

@@ -5,13 +5,24 @@
  */
 #include "client/term.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
-#include <stdio.h>
+#include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/utf8.h"
+#include "client/client.h"
+
+#define REPLACEMENT "\xef\xbf\xbd"
+#define CLEAN_MAX ((size_t)1 << 30)
+#define NOTE_MAX 4096
+
 static bool progress_is_shown;
+static int stdout_errno; /* of the first write that failed */
 
 bool term_is_tty(int fd)
 {
@@ -26,16 +37,31 @@ int term_width(void)
     return w.ws_col;
 }
 
+/* Whether stderr is a terminal that can move its cursor. */
+static bool can_move(void)
+{
+    const char *term = getenv("TERM");
+    return term_is_tty(STDERR_FILENO) && term && *term && strcmp(term, "dumb");
+}
+
+/* And may be coloured (no-color.org). */
+static bool has_style(void)
+{
+    const char *no = getenv("NO_COLOR");
+    return can_move() && !(no && *no);
+}
+
 void term_progress(const char *what, double done)
 {
-    static int phase;
+    static unsigned phase;
     static const char *const dots[] = {"·  ", " · ", "  ·", " · "};
-    if (!term_is_tty(STDERR_FILENO))
+    if (!can_move())
         return;
+    const char *dim = has_style() ? "\033[2m" : "", *plain = *dim ? "\033[0m" : "";
     if (done < 0)
-        fprintf(stderr, "\r\033[2m%s %s\033[0m\033[K", what, dots[phase++ % 4]);
+        fprintf(stderr, "\r%s%s %s%s\033[K", dim, what, dots[phase++ % 4], plain);
     else
-        fprintf(stderr, "\r\033[2m%s %3.0f %%\033[0m\033[K", what, 100 * done);
+        fprintf(stderr, "\r%s%s %3.0f %%%s\033[K", dim, what, 100 * done, plain);
     fflush(stderr);
     progress_is_shown = true;
 }
@@ -49,42 +75,117 @@ void term_progress_end(void)
     progress_is_shown = false;
 }
 
-/* C0 controls but tab and newline, DEL, and C1 controls (U+0080 … U+009F, two bytes in UTF-8).
- * Returns how many bytes to replace, or 0. */
-static size_t control_at(const char *s, size_t n)
+/* C0 controls but tab and newline, DEL, and C1 controls (U+0080 … U+009F). */
+static bool is_control(const char *s, size_t n)
 {
     unsigned char c = (unsigned char)s[0];
-    if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f)
-        return 1;
-    if (c == 0xc2 && n > 1 && (unsigned char)s[1] >= 0x80 && (unsigned char)s[1] <= 0x9f)
-        return 2;
-    return 0;
+    if (n == 1)
+        return (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f;
+    return n == 2 && c == 0xc2 && (unsigned char)s[1] <= 0x9f;
 }
 
-void term_text(const char *text, size_t n)
+void term_clean(struct buf *b, const char *text, size_t n)
 {
-    if (!term_is_tty(STDOUT_FILENO)) {
-        fwrite(text, 1, n, stdout);
+    for (size_t i = 0; i < n;) {
+        bool ok;
+        size_t step = utf8_step(text + i, n - i, &ok);
+        if (!ok || (is_control(text + i, step) && text[i] != '\r'))
+            buf_str(b, REPLACEMENT);
+        else if (text[i] != '\r')
+            buf_add(b, text + i, step);
+        i += step;
+    }
+}
+
+static void put(FILE *f, const char *text, size_t n)
+{
+    if (n && fwrite(text, 1, n, f) < n && f == stdout && !stdout_errno)
+        stdout_errno = errno;
+}
+
+void term_text(FILE *f, const char *text, size_t n)
+{
+    if (!term_is_tty(fileno(f))) {
+        put(f, text, n);
         return;
     }
-    for (size_t i = 0; i < n;) {
-        size_t bad = control_at(text + i, n - i);
-        if (bad)
-            fputs("\xef\xbf\xbd", stdout);
-        else
-            fputc(text[i], stdout);
-        i += bad ? bad : 1;
+    struct buf b;
+    buf_init(&b, CLEAN_MAX);
+    term_clean(&b, text, n);
+    put(f, b.data ? b.data : "", b.len);
+    buf_done(&b);
+}
+
+/* How many bytes of valid UTF-8 fit in so many columns. */
+static size_t fitting(const char *s, size_t n, size_t max_columns)
+{
+    size_t i = 0, columns = 0;
+    while (i < n) {
+        bool ok;
+        size_t step = utf8_step(s + i, n - i, &ok);
+        columns += utf8_width(s + i, step);
+        if (columns > max_columns)
+            return i;
+        i += step;
     }
+    return n;
+}
+
+void term_line(FILE *f, const char *text, size_t max_columns)
+{
+    struct buf b;
+    buf_init(&b, CLEAN_MAX);
+    term_clean(&b, text, strlen(text));
+    for (size_t i = 0; i < b.len; i++)
+        if (b.data[i] == '\n' || b.data[i] == '\t')
+            b.data[i] = ' ';
+    const char *s = b.data ? b.data : "";
+    if (term_is_tty(fileno(f)) && utf8_width(s, b.len) > max_columns) {
+        put(f, s, fitting(s, b.len, max_columns > 1 ? max_columns - 1 : 1));
+        put(f, "…", strlen("…"));
+    } else {
+        put(f, s, b.len);
+    }
+    buf_done(&b);
 }
 
 void term_note(const char *fmt, ...)
 {
+    char text[NOTE_MAX];
     if (!term_is_tty(STDERR_FILENO))
         return;
     va_list ap;
     va_start(ap, fmt);
-    fputs("\033[2m", stderr);
-    vfprintf(stderr, fmt, ap);
-    fputs("\033[0m\n", stderr);
+    vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
+    bool is_dim = has_style();
+    fputs(is_dim ? "\033[2m" : "", stderr);
+    term_text(stderr, text, strlen(text));
+    fputs(is_dim ? "\033[0m\n" : "\n", stderr);
+}
+
+static bool has_no_reader(void)
+{
+    struct pollfd p = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return poll(&p, 1, 0) == 1 && (p.revents & POLLERR);
+}
+
+bool term_flush(void)
+{
+    if (fflush(stdout) && !stdout_errno)
+        stdout_errno = errno;
+    if (ferror(stdout) && !stdout_errno)
+        stdout_errno = has_no_reader() ? EPIPE : EIO; /* an earlier call failed, errno is gone */
+    return !stdout_errno;
+}
+
+int term_end(void)
+{
+    term_progress_end();
+    if (term_flush())
+        return 0;
+    if (stdout_errno == EPIPE)
+        return EXIT_PIPE;
+    fprintf(stderr, "hearth: stdout can't be written: %s\n", strerror(stdout_errno));
+    return EXIT_REFUSED;
 }

@@ -1,23 +1,40 @@
-/* The terminal: is there one, how wide, progress that goes away again. */
+/* The terminal: is there one, how wide, text that can't drive it, progress that goes away again. */
 #ifndef HEARTH_CLIENT_TERM_H
 #define HEARTH_CLIENT_TERM_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
+
+#include "base/buf.h"
 
 bool term_is_tty(int fd);
 /* Columns of stderr's terminal; 80 when there is none. */
 int term_width(void);
 
-/* Shows "what 42 %" on stderr, over itself; nothing without a terminal. done < 0: unknown, shows a
- * dot that moves. */
+/* Shows "what 42 %" on stderr, over itself; nothing without a terminal that can (TERM=dumb).
+ * done < 0: unknown, shows dots that move. */
 void term_progress(const char *what, double done);
 void term_progress_end(void);
 
-/* Prints text from elsewhere to stdout: control characters that could drive the terminal are shown
- * as U+FFFD when stdout is one; else the bytes as they are. */
-void term_text(const char *text, size_t n);
-/* One dim line on stderr, when it is a terminal. */
+/*
+ * Appends text for a terminal: control characters (C0 but newline and tab, DEL, C1) and bytes that
+ * aren't UTF-8 become U+FFFD, carriage returns are dropped. Characters that only change the order
+ * of writing (U+202A…) stay, as right-to-left text needs them.
+ */
+void term_clean(struct buf *b, const char *text, size_t n);
+/* Prints text from elsewhere: cleaned when f is a terminal, else the bytes as they are. */
+void term_text(FILE *f, const char *text, size_t n);
+/* The same on one line, newlines and tabs as blanks, cut to max_columns with "…" when f is a
+ * terminal. */
+void term_line(FILE *f, const char *text, size_t max_columns);
+/* One dim line on stderr, when that is a terminal; cleaned. */
 void term_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* Flushes stdout. false, from then on always: it can't be written; nothing more should be. */
+bool term_flush(void);
+/* 0, or what the exit code must be because of stdout: EXIT_PIPE quietly, or EXIT_REFUSED after
+ * having said why. At the program's end. */
+int term_end(void);
 
 #endif

@@ -9,12 +9,15 @@
 
 #include <curl/curl.h>
 #include <errno.h>
+#include <grp.h>
+#include <pwd.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/sse.h"
@@ -105,6 +108,13 @@ void wire_interrupt(struct wire *w)
     (void)n; /* full means: already interrupted */
 }
 
+void wire_forget_interrupt(struct wire *w)
+{
+    uint64_t count;
+    ssize_t n = read(w->wake_fd, &count, sizeof count);
+    (void)n; /* nothing to read: nothing to forget */
+}
+
 static void on_sse(void *ctx, const char *event, const char *data, size_t n)
 {
     struct exchange *x = ctx;
@@ -140,6 +150,16 @@ static struct curl_slist *headers(const struct wire *w, const struct wire_reques
     return list;
 }
 
+static bool is_loopback(const char *url)
+{
+    static const char *const hosts[] = {"localhost", "127.", "[::1]"};
+    const char *host = strstr(url, "://");
+    for (size_t i = 0; host && i < sizeof hosts / sizeof *hosts; i++)
+        if (!strncmp(host + 3, hosts[i], strlen(hosts[i])))
+            return true;
+    return false;
+}
+
 static void set_options(struct exchange *x, const char *url, struct curl_slist *list)
 {
     CURL *c = x->wire->easy;
@@ -148,6 +168,10 @@ static void set_options(struct exchange *x, const char *url, struct curl_slist *
     curl_easy_setopt(c, CURLOPT_URL, url);
     if (x->wire->socket_path)
         curl_easy_setopt(c, CURLOPT_UNIX_SOCKET_PATH, x->wire->socket_path);
+    /* A proxy of the environment has no business with what stays on this machine: neither the
+     * words nor the key. */
+    if (x->wire->socket_path || is_loopback(x->wire->base))
+        curl_easy_setopt(c, CURLOPT_NOPROXY, "*");
     curl_easy_setopt(c, CURLOPT_CUSTOMREQUEST, r->method);
     if (r->body) {
         curl_easy_setopt(c, CURLOPT_POSTFIELDS, r->body);
@@ -187,30 +211,55 @@ static int drive(struct exchange *x)
     return m ? (int)m->data.result : CURLE_FAILED_INIT;
 }
 
+/* Whose socket it is that we may not use. */
+static int explain_denied(const char *path, struct err *e)
+{
+    struct stat st;
+    if (stat(path, &st)) /* its folder is closed already */
+        return err_set(e, ERR_UNSUPPORTED,
+                       "%s belongs to another user, and this one may not use it", path);
+    const struct passwd *owner = getpwuid(st.st_uid);
+    const struct group *group = st.st_mode & S_IWGRP ? getgrgid(st.st_gid) : NULL;
+    if (group)
+        return err_set(e, ERR_UNSUPPORTED,
+                       "%s is for the group %s, and this user isn't in it (adduser USER %s, then "
+                       "log in again)",
+                       path, group->gr_name, group->gr_name);
+    return err_set(e, ERR_UNSUPPORTED,
+                   "%s belongs to another user (%s), and this one may not use it", path,
+                   owner ? owner->pw_name : "unknown");
+}
+
+static int explain_unconnected(struct wire *w, struct err *e)
+{
+    if (!w->socket_path)
+        return err_set(e, ERR_NOTFOUND, "no daemon: nobody answers at %s", w->base);
+    if (access(w->socket_path, W_OK) == 0)
+        return err_set(e, ERR_NOTFOUND,
+                       "no daemon: nobody answers at %s (left over by one that has ended)",
+                       w->socket_path);
+    if (errno == EACCES || errno == EPERM)
+        return explain_denied(w->socket_path, e);
+    return err_set(e, ERR_NOTFOUND, "no daemon: there is no socket %s", w->socket_path);
+}
+
 /* Turns curl's result into one of ours, with the sentence that helps. */
 static int explain(struct exchange *x, int result, struct err *e)
 {
     struct wire *w = x->wire;
     const char *where = w->socket_path ? w->socket_path : w->base;
+    if (x->sse.is_broken)
+        return err_set(e, ERR_LIMIT, "an event longer than %zu bytes", WIRE_BODY_MAX);
     if (result == CURLE_OK)
-        return x->is_stream && x->sse.is_broken
-                   ? err_set(e, ERR_LIMIT, "an event longer than %zu bytes", WIRE_BODY_MAX)
-                   : 0;
+        return 0;
     if (result == -1 || x->is_refused_by_callback)
         return err_set(e, ERR_CANCELED, "interrupted");
-    if (result == CURLE_COULDNT_CONNECT || result == CURLE_COULDNT_RESOLVE_HOST) {
-        long os = 0;
-        curl_easy_getinfo(w->easy, CURLINFO_OS_ERRNO, &os);
-        if (w->socket_path && (access(w->socket_path, F_OK) || os == ENOENT))
-            return err_set(e, ERR_NOTFOUND, "no daemon: there is no socket %s", where);
-        if (w->socket_path && access(w->socket_path, W_OK) && errno == EACCES)
-            return err_set(e, ERR_NOTFOUND,
-                           "%s belongs to another user, and this one may not use it", where);
-        return err_set(e, ERR_NOTFOUND, "no daemon: nobody answers at %s", where);
-    }
+    if (result == CURLE_COULDNT_CONNECT || result == CURLE_COULDNT_RESOLVE_HOST)
+        return explain_unconnected(w, e);
     if (result == CURLE_WRITE_ERROR)
         return err_set(e, ERR_LIMIT, "a reply longer than %zu bytes", WIRE_BODY_MAX);
-    return err_set(e, ERR_IO, "the connection to %s broke: %s", where,
+    return err_set(e, ERR_IO, "%s: the connection to %s broke: %s",
+                   x->is_stream ? "the answer broke off" : "no answer", where,
                    curl_easy_strerror((CURLcode)result));
 }
 

@@ -41,13 +41,17 @@ struct wire_request {
 
 /*
  * Sends the request and waits for all of the reply. ret->body must be done with by the caller in
- * every case. ERR_NOTFOUND: nobody listens there (no socket, refused, no permission: the text says
- * which); ERR_CANCELED: wire_interrupt; ERR_IO: the connection broke, with what was known.
+ * every case. ERR_NOTFOUND: nobody listens there (no socket, refused: the text says which);
+ * ERR_UNSUPPORTED: somebody does, but this user may not use the socket; ERR_CANCELED:
+ * wire_interrupt, also one from before the call (wire_forget_interrupt); ERR_IO: the connection
+ * broke, with what was known.
  */
 int wire_call(struct wire *w, const struct wire_request *r, struct wire_reply *ret,
               struct err *e) MUST_USE;
 
 /* Ends the running request; may be called from a signal handler. */
 void wire_interrupt(struct wire *w);
+/* What was interrupted is over: the next request runs. */
+void wire_forget_interrupt(struct wire *w);
 
 #endif
