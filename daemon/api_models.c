@@ -8,6 +8,17 @@
 #include "base/clock.h"
 #include "daemon/history.h"
 
+/* What the model's file recommends; null where it says nothing. */
+static json *sampling_of(const struct engine_info *info)
+{
+    json *o = json_object();
+    json_set_num(o, "temperature", info->sampling_temperature);
+    json_set_num(o, "top_p", info->sampling_top_p);
+    json_set_num(o, "min_p", info->sampling_min_p);
+    json_set_num(o, "repetition_penalty", info->sampling_repetition);
+    return o;
+}
+
 static json *model_of(const struct history *h)
 {
     const struct engine_info *info = engine_info(h->engine);
@@ -16,6 +27,7 @@ static json *model_of(const struct history *h)
     json_set_str(o, "object", "model");
     json_set_int(o, "created", clock_wall_s() - (clock_us() - h->d->t_started_us) / 1000000);
     json_set_str(o, "owned_by", "hearth");
+    json_set(json_set(o, "hearth", json_object()), "sampling", sampling_of(info));
     return o;
 }
 
@@ -78,12 +90,7 @@ static json *status_model(const struct history *h)
         json_set_null(o, "template");
     json_set_str(o, "isa", info->isa);
     json_set_int(o, "threads", info->n_threads);
-    json *sampling =
-        json_set(o, "sampling", json_object()); /* of the file; null where it says nothing */
-    json_set_num(sampling, "temperature", info->sampling_temperature);
-    json_set_num(sampling, "top_p", info->sampling_top_p);
-    json_set_num(sampling, "min_p", info->sampling_min_p);
-    json_set_num(sampling, "repetition_penalty", info->sampling_repetition);
+    json_set(o, "sampling", sampling_of(info));
     return o;
 }
 

@@ -55,6 +55,26 @@ static int check_type(const json *item, const char *field, struct http_error *re
                         "%s: items of type \"%.*s\" are not supported; \"message\" is", name, SHOWN_BYTES, type);
 }
 
+/* How an answer ended and who wrote it, as exports tell it; a person's words have neither. */
+static int parse_answer(const json *item, const char *field, struct arena *a,
+                        struct memory_new_message *m, struct http_error *ret)
+{
+    char name[SHOWN_BYTES + 16];
+    const char *status = NULL, *model = NULL;
+    const json *hearth = NULL;
+    int rc;
+    snprintf(name, sizeof(name), "%s.status", field);
+    if ((rc = body_str(item, "status", name, &status, ret)) ||
+        (rc = body_object(item, "hearth", &hearth, ret)))
+        return rc;
+    snprintf(name, sizeof(name), "%s.hearth.model", field);
+    if (hearth && (rc = body_str(hearth, "model", name, &model, ret)))
+        return rc;
+    m->status = status && strcmp(status, "incomplete") == 0 ? MEMORY_INTERRUPTED : MEMORY_COMPLETE;
+    m->model = model ? arena_str(a, model) : NULL;
+    return model && !m->model ? out_of_memory(ret) : 0;
+}
+
 static int parse_one(const json *item, const char *field, struct arena *a, struct memory_new_message *ret,
                      struct http_error *ret_error)
 {
@@ -73,9 +93,9 @@ static int parse_one(const json *item, const char *field, struct arena *a, struc
         .role = role_of(role),
         .text = text.s ? text.s : "",
         .n_text = text.n,
-        .status = role == CHAT_ASSISTANT ? MEMORY_COMPLETE : MEMORY_STORED,
+        .status = MEMORY_STORED,
     };
-    return 0;
+    return role == CHAT_ASSISTANT ? parse_answer(item, field, a, ret, ret_error) : 0;
 }
 
 int items_parse(const json *array, const char *field, size_t max, struct arena *a, struct items *ret,
