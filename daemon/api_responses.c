@@ -243,14 +243,18 @@ static int fill_window(struct ask *ask, struct http_error *ret)
         return rc;
     /* No input: the question is the stored one before (a regeneration, or items that were added). */
     bool has_question = t->window.n > 0 && t->window.v[t->window.n - 1].role == CHAT_USER;
-    if (ask->input.n == 0 && !has_question)
-        return body_refused(ret, "invalid_value", "input", "input is missing, and the conversation doesn't end with a question");
-    return 0;
+    if (ask->input.n > 0 || (has_question && ask->tip))
+        return 0;
+    return body_refused(ret, "invalid_value", "input", "input is missing%s",
+                        ask->tip ? ", and what was said so far doesn't end with a question" : "");
 }
 
 static int render(struct ask *ask, struct http_error *ret)
 {
     int rc = fill_window(ask, ret);
+    /* A client that sends its own copy of what was said: our words in it are read as the tokens we wrote. */
+    if (rc == 0 && ask->conversation == 0)
+        rc = prepare_replies(ask->h, ask->t, ret);
     if (rc == 0)
         rc = prepare_prompt(ask->h, ask->t, ret);
     if (rc < 0 && ret->param && strcmp(ret->param, "messages") == 0)

@@ -102,7 +102,7 @@ static void set_end(json *o, const struct turn *t)
     json_set_str(o, "status", status_of(t));
     if (t->finish == TURN_FAILED) {
         json *error = json_set(o, "error", json_object());
-        json_set_str(error, "code", t->error.code ? t->error.code : "server_error");
+        json_set_str(error, "code", "server_error"); /* OpenAI's list of codes is closed, and strictly typed clients know it */
         json_set_str(error, "message", t->error.message);
     } else {
         json_set_null(o, "error");
