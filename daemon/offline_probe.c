@@ -170,16 +170,16 @@ static int op_dequantize(struct probe *p, const struct offline_line *l, json *an
     (void)p;
     const char *type = json_str(json_get(l->root, "type", e));
     const char *hex = json_str(json_get(l->root, "hex", e));
-    size_t n = hex ? strlen(hex) / 2 : 0, n_values, cap = 8 * n + 8; /* 2 bits a value at least */
+    size_t n = hex ? strlen(hex) / 2 : 0, n_values = 8 * n + 8; /* 2 bits a value at least */
     if (!type || !hex)
         return err_set(e, ERR_INVAL, "type and hex must be strings");
     unsigned char *data = malloc(n + 1);
-    float *values = malloc(cap * sizeof *values);
+    float *values = malloc(n_values * sizeof *values);
     int rc = data && values ? 0 : err_set(e, ERR_NOMEM, "no memory for %zu bytes", n);
     if (rc == 0 && !hex_parse(hex, strlen(hex), data, n))
         rc = err_set(e, ERR_INVAL, "hex must be pairs of hex digits");
     if (rc == 0)
-        rc = engine_dequantize(type, data, n, values, cap, &n_values, e);
+        rc = engine_dequantize(type, data, n, values, &n_values, e);
     if (rc == 0) {
         json *list = json_array();
         for (size_t i = 0; i < n_values; i++)

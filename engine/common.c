@@ -113,8 +113,8 @@ int common_check_parts(const struct engine_part *parts, int n_parts, int n_vocab
     return 0;
 }
 
-int common_dequantize(const char *type, const void *data, size_t n, float *ret, size_t cap_values,
-                      size_t *ret_n_values, struct err *e)
+int common_dequantize(const char *type, const void *data, size_t n, float *ret, size_t *n_values,
+                      struct err *e)
 {
     const struct quant_type *t = quant_type_by_name(type);
     if (!t) {
@@ -126,11 +126,11 @@ int common_dequantize(const char *type, const void *data, size_t n, float *ret, 
                        t->name, t->block_bytes);
     }
     const size_t n_blocks = n / (size_t)t->block_bytes;
-    if (n_blocks > cap_values / (size_t)t->block_values) {
+    if (n_blocks > *n_values / (size_t)t->block_values) {
         return err_set(e, ERR_INVAL, "%zu blocks of %s hold more than %zu values", n_blocks,
-                       t->name, cap_values);
+                       t->name, *n_values);
     }
     t->dequantize(data, ret, n_blocks * (size_t)t->block_values);
-    *ret_n_values = n_blocks * (size_t)t->block_values;
+    *n_values = n_blocks * (size_t)t->block_values;
     return 0;
 }

@@ -1,12 +1,15 @@
 /*
  * Cores from affinity, topology and control groups (engine/cores.h).
  *
- *     sys/devices/system/cpu/cpuN/topology/thread_siblings_list   "0,4": the same text on every hyper-thread of a core
- *     proc/self/cgroup            v2 "0::/path"              → sys/fs/cgroup/path/cpu.max                  "200000 100000" or "max 100000"
- *                                 v1 "4:cpu,cpuacct:/path"   → sys/fs/cgroup/cpu,cpuacct/path/cpu.cfs_{quota,period}_us
+ *     sys/devices/system/cpu/cpuN/topology/thread_siblings_list
+ *         "0,4": the same text on every hyper-thread of a core
+ *     proc/self/cgroup
+ *         v2  "0::/path"             → sys/fs/cgroup/path/cpu.max: "200000 100000", "max 100000"
+ *         v1  "4:cpu,cpuacct:/path"  → sys/fs/cgroup/cpu,cpuacct/path/cpu.cfs_{quota,period}_us
  *
- * A quota binds at any level, so each ancestor is looked at. In a container the path may be the host's while the mount shows only the container's part; then the
- * walk up ends at the mount's root, which is the container's own group.
+ * A quota binds at any level, so each ancestor is looked at. In a container the path may be the
+ * host's while the mount shows only the container's part; then the walk up ends at the mount's
+ * root, which is the container's own group.
  */
 #include "engine/cores.h"
 
@@ -21,7 +24,8 @@
 #define PATH_BYTES 4352
 #define TEXT_BYTES_MAX ((size_t)64 << 10)
 
-/* A small file's text without its last newline; false when it can't be read. The caller's buffer is filled anew. */
+/* A small file's text without its last newline; false when it can't be read. The caller's buffer is
+ * filled anew. */
 static bool read_text(const char *path, struct buf *ret)
 {
     buf_clear(ret);

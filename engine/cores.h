@@ -7,9 +7,10 @@
 #define CORES_MAX 1024
 
 /*
- * Physical cores among the CPUs of `set` (hyper-threads of one core count once: they share the units that a pass keeps busy), and not more than the
- * CPU quota of this process's control groups, v1 or v2, rounded down. At least 1, at most CORES_MAX. `root` is "" or, in tests, a directory that holds
- * sys/ and proc/. What can't be read doesn't limit.
+ * Physical cores among the CPUs of `set` (hyper-threads of one core count once: they share the
+ * units that a pass keeps busy), and not more than the CPU quota of this process's control groups,
+ * v1 or v2, rounded down. At least 1, at most CORES_MAX. `root` is "" or, in tests, a directory
+ * that holds sys/ and proc/. What can't be read doesn't limit.
  */
 int cores_of(const char *root, const cpu_set_t *set);
 /* The same for this process's own affinity. */

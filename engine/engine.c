@@ -1,9 +1,12 @@
 /*
- * The engine as one thing: opening a model in the order of what is quickly refused, the facts about it, and the door to the pass.
+ * The engine as one thing: opening a model in the order of what is quickly refused, the facts about
+ * it, and the door to the pass.
  *
- *     GGUF ─► architecture known? ─► tokenizer ─► chat format (self-check) ─► KV shape ─► weights ─► kernels and threads ─► fingerprint
+ *     GGUF ─► architecture known? ─► tokenizer ─► chat format (self-check) ─► KV shape
+ *          ─► weights ─► kernels and threads ─► fingerprint
  *
- * The file is unmapped before engine_open returns: what people replace or truncate later can't reach a running daemon.
+ * The file is unmapped before engine_open returns: what people replace or truncate later can't
+ * reach a running daemon.
  */
 #include "engine/engine.h"
 
@@ -120,7 +123,8 @@ static void copy_params(struct engine_info *i, const struct model *m)
     i->weights_bytes = m->weights_bytes;
 }
 
-/* Each number in a fixed width and order, so that the hash is the same on every machine of this byte order. */
+/* Each number in a fixed width and order, so that the hash is the same on every machine of this
+ * byte order. */
 static void make_fingerprint(struct engine *en)
 {
     const struct model_params *p = &en->model->params;
@@ -311,8 +315,8 @@ uint64_t engine_progress(const struct engine *en)
     return forward_progress(en->forward);
 }
 
-int engine_dequantize(const char *type, const void *data, size_t n, float *ret, size_t cap_values,
-                      size_t *ret_n_values, struct err *e)
+int engine_dequantize(const char *type, const void *data, size_t n, float *ret, size_t *n_values,
+                      struct err *e)
 {
-    return common_dequantize(type, data, n, ret, cap_values, ret_n_values, e);
+    return common_dequantize(type, data, n, ret, n_values, e);
 }

@@ -67,7 +67,8 @@ bool fingerprint_recall(const char *path, const struct stat *st, uint8_t ret[32]
     return is_found;
 }
 
-/* The old lines after the new one, without older ones of the same inode and without what isn't ours. */
+/* The old lines after the new one, without older ones of the same inode and without what isn't
+ * ours. */
 static void keep_others(const struct buf *old, const struct stat *st, struct buf *ret)
 {
     char inode[KEY_BYTES];

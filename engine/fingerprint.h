@@ -1,11 +1,16 @@
 /*
- * A small file that remembers the hashes of weights by the identity of their file, because hashing an 8B model takes seconds:
+ * A small file that remembers the hashes of weights by the identity of their file, because hashing
+ * an 8B model takes seconds:
  *
- *     hearth-weights-1 DEVICE INODE SIZE MTIME_NS CTIME_NS HASH CHECK          a line a file, the newest first, at most 32
+ *     hearth-weights-1 DEVICE INODE SIZE MTIME_NS CTIME_NS HASH CHECK
  *
- * CHECK is the start of the hash of what stands before it: a damaged line is a line that isn't there. The change time can't be set by anyone but the kernel, so any
- * write to the weights ends the entry; a file that changed less than two seconds ago is not remembered, since a second change might
- * fall into the same tick. A cache: whatever goes wrong with it costs the time to hash, never the start.
+ * A line a file, the newest first, at most 32.
+ *
+ * CHECK is the start of the hash of what stands before it: a damaged line is a line that isn't
+ * there. The change time can't be set by anyone but the kernel, so any write to the weights ends
+ * the entry; a file that changed less than two seconds ago is not remembered, since a second change
+ * might fall into the same tick. A cache: whatever goes wrong with it costs the time to hash, never
+ * the start.
  */
 #ifndef HEARTH_ENGINE_FINGERPRINT_H
 #define HEARTH_ENGINE_FINGERPRINT_H

@@ -1,6 +1,7 @@
 /*
- * GGUF v2/v3 files, mapped read-only and distrusted: every count, size and offset is checked against the file before it is used, with
- * overflow-safe arithmetic; nothing is allocated for a count that the remaining bytes could not hold. Format: ggml's docs/gguf.md.
+ * GGUF v2/v3 files, mapped read-only and distrusted: every count, size and offset is checked
+ * against the file before it is used, with overflow-safe arithmetic; nothing is allocated for a
+ * count that the remaining bytes could not hold. Format: ggml's docs/gguf.md.
  */
 #ifndef HEARTH_ENGINE_GGUF_H
 #define HEARTH_ENGINE_GGUF_H
@@ -25,9 +26,10 @@ struct gguf_tensor {
 };
 
 /*
- * ERR_NOTFOUND, ERR_IO, ERR_CORRUPT (what, where, value, limit), ERR_UNSUPPORTED (version, big-endian, split files, tensor types).
- * The file must not be truncated while it is open here: the kernel answers reads of pages that are gone with SIGBUS. The engine keeps it open
- * only while loading.
+ * ERR_NOTFOUND, ERR_IO, ERR_CORRUPT (what, where, value, limit), ERR_UNSUPPORTED (version,
+ * big-endian, split files, tensor types). The file must not be truncated while it is open here: the
+ * kernel answers reads of pages that are gone with SIGBUS. The engine keeps it open only while
+ * loading.
  */
 int gguf_open(const char *path, struct gguf **ret, struct err *e) MUST_USE;
 void gguf_close(struct gguf *g);
@@ -44,15 +46,20 @@ const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, size_t i);
 /* The tensor's pages are not needed any more (MADV_DONTNEED). */
 void gguf_drop(const struct gguf *g, const struct gguf_tensor *t);
 
-/* Typed look-ups. Absent: ERR_NOTFOUND and *ret untouched. Wrong type or out of [min, max]: ERR_CORRUPT naming key, type, value and range. Any integer type serves an integer. */
-int gguf_int(const struct gguf *g, const char *key, int64_t min, int64_t max, int64_t *ret, struct err *e) MUST_USE;
-int gguf_float(const struct gguf *g, const char *key, double min, double max, double *ret, struct err *e) MUST_USE;
+/* Typed look-ups. Absent: ERR_NOTFOUND and *ret untouched. Wrong type or out of [min, max]:
+ * ERR_CORRUPT naming key, type, value and range. Any integer type serves an integer. */
+int gguf_int(const struct gguf *g, const char *key, int64_t min, int64_t max, int64_t *ret,
+             struct err *e) MUST_USE;
+int gguf_float(const struct gguf *g, const char *key, double min, double max, double *ret,
+               struct err *e) MUST_USE;
 int gguf_bool(const struct gguf *g, const char *key, bool *ret, struct err *e) MUST_USE;
 int gguf_str(const struct gguf *g, const char *key, struct tok_str *ret, struct err *e) MUST_USE;
 /* Arrays: *ret is allocated (caller frees); the strings inside are borrowed from the mapping. */
-int gguf_str_array(const struct gguf *g, const char *key, struct tok_str **ret, size_t *ret_n, struct err *e) MUST_USE;
+int gguf_str_array(const struct gguf *g, const char *key, struct tok_str **ret, size_t *ret_n,
+                   struct err *e) MUST_USE;
 /* The number of items of an array of any type, without reading it. */
 int gguf_array_length(const struct gguf *g, const char *key, size_t *ret_n, struct err *e) MUST_USE;
-int gguf_int_array(const struct gguf *g, const char *key, int32_t **ret, size_t *ret_n, struct err *e) MUST_USE;
+int gguf_int_array(const struct gguf *g, const char *key, int32_t **ret, size_t *ret_n,
+                   struct err *e) MUST_USE;
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * Inside of the GGUF reader: gguf.c makes these tables in one distrustful pass, gguf_get.c looks things up in them.
+ * Inside of the GGUF reader: gguf.c makes these tables in one distrustful pass, gguf_get.c looks
+ * things up in them.
  */
 #ifndef HEARTH_ENGINE_GGUF_IMPL_H
 #define HEARTH_ENGINE_GGUF_IMPL_H

@@ -1,19 +1,27 @@
 /*
- * KV blocks: the unit in which what the model has read is held, shared, cached and (later) written to disk.
+ * KV blocks: the unit in which what the model has read is held, shared, cached and (later) written
+ * to disk.
  *
- *   block = 32 positions, all layers:   [layer][kv_head]{ K[head_dim][32 pos], V[32 pos][head_dim] }      (F16: 2 bytes each)
+ *   block = 32 positions, all layers (F16: 2 bytes each):
+ *           [layer][kv_head]{ K[head_dim][32 pos], V[32 pos][head_dim] }
  *
- * K is transposed so that a score needs no horizontal sum (lane = position); V's lanes are head dimensions. Bytes of positions not yet
- * written are zero, always: 0 × stale NaN is NaN, and stale bytes are somebody's words.
+ * K is transposed so that a score needs no horizontal sum (lane = position); V's lanes are head
+ * dimensions. Bytes of positions not yet written are zero, always: 0 × stale NaN is NaN, and stale
+ * bytes are somebody's words.
  *
  * Rules of ownership
- *   1. Blocks come from one pool with a fixed number of slots (the byte budget); kv_take gives a zeroed block with one reference.
- *   2. Everything here belongs to the worker thread; references are plain counts. kv_ref before use, kv_unref once.
- *   3. A full block never changes. The block being filled is private: exactly one sequence appends to it, and no one else holds it.
- *   4. A sequence's n_tokens is committed by the engine at the end of a pass. Bytes past it are garbage of an abandoned pass and are overwritten
- *      before they are read; kv_seq_seal zeroes them before a block is shared.
+ *   1. Blocks come from one pool with a fixed number of slots (the byte budget); kv_take gives a
+ *      zeroed block with one reference.
+ *   2. Everything here belongs to the worker thread; references are plain counts. kv_ref before
+ *      use, kv_unref once.
+ *   3. A full block never changes. The block being filled is private: exactly one sequence appends
+ *      to it, and no one else holds it.
+ *   4. A sequence's n_tokens is committed by the engine at the end of a pass. Bytes past it are
+ *      garbage of an abandoned pass and are overwritten before they are read; kv_seq_seal zeroes
+ *      them before a block is shared.
  *
- * This is its own small library (needs base only), because the cache may know blocks but not the engine.
+ * This is its own small library (needs base only), because the cache may know blocks but not the
+ * engine.
  */
 #ifndef HEARTH_ENGINE_KV_H
 #define HEARTH_ENGINE_KV_H
@@ -23,12 +31,13 @@
 
 #include "base/err.h"
 
-#define KV_BLOCK 32     /* positions a block */
-#define KV_SPAN 8       /* blocks an attention span: 256 positions */
+#define KV_BLOCK 32 /* positions a block */
+#define KV_SPAN 8   /* blocks an attention span: 256 positions */
 
 enum kv_type { KV_F16, KV_Q8_0 };
 
-/* The shape of every block of a model. Sections (full | sliding window | state) come with the models that need them: `n_sections` is 1 until then. */
+/* The shape of every block of a model. Sections (full | sliding window | state) come with the
+ * models that need them: `n_sections` is 1 until then. */
 struct kv_shape {
     enum kv_type type;
     int n_layers, n_kv_heads, head_dim;
@@ -38,8 +47,10 @@ struct kv_shape {
     size_t block_bytes; /* layer_bytes * n_layers, a multiple of 64 */
 };
 
-/* Fills the derived sizes; ERR_INVAL for counts < 1, ERR_UNSUPPORTED for a type not implemented, ERR_LIMIT on overflow. */
-int kv_shape_init(struct kv_shape *ret, enum kv_type type, int n_layers, int n_kv_heads, int head_dim, struct err *e) MUST_USE;
+/* Fills the derived sizes; ERR_INVAL for counts < 1, ERR_UNSUPPORTED for a type not implemented,
+ * ERR_LIMIT on overflow. */
+int kv_shape_init(struct kv_shape *ret, enum kv_type type, int n_layers, int n_kv_heads,
+                  int head_dim, struct err *e) MUST_USE;
 
 struct kv_block {
     unsigned char *data; /* block_bytes, 64-byte aligned */
@@ -50,8 +61,10 @@ struct kv_block {
 
 struct kv_pool;
 
-/* Reserves address space for n_blocks (huge pages advised; memory is touched when a block is first taken). */
-int kv_pool_new(const struct kv_shape *shape, size_t n_blocks, struct kv_pool **ret, struct err *e) MUST_USE;
+/* Reserves address space for n_blocks (huge pages advised; memory is touched when a block is first
+ * taken). */
+int kv_pool_new(const struct kv_shape *shape, size_t n_blocks, struct kv_pool **ret,
+                struct err *e) MUST_USE;
 void kv_pool_free(struct kv_pool *p); /* NULL is fine; all blocks must have been released */
 const struct kv_shape *kv_pool_shape(const struct kv_pool *p);
 size_t kv_pool_n_blocks(const struct kv_pool *p); /* the budget */
@@ -78,8 +91,9 @@ static inline size_t kv_v_offset(const struct kv_shape *s, int layer, int kv_hea
 }
 
 /*
- * A sequence: the blocks of one turn, in order, and how many positions are committed. blocks[i] holds positions [32 i, 32 i + 32). Blocks may reach past
- * n_tokens (reserved ahead); the one that holds position n_tokens is private.
+ * A sequence: the blocks of one turn, in order, and how many positions are committed. blocks[i]
+ * holds positions [32 i, 32 i + 32). Blocks may reach past n_tokens (reserved ahead); the one that
+ * holds position n_tokens is private.
  */
 struct kv_seq {
     struct kv_block **blocks;
@@ -89,7 +103,8 @@ struct kv_seq {
 
 void kv_seq_init(struct kv_seq *s);
 void kv_seq_done(struct kv_seq *s); /* unrefs its blocks */
-/* Appends a block, taking over the caller's reference; ERR_NOMEM (the caller keeps the reference). */
+/* Appends a block, taking over the caller's reference; ERR_NOMEM (the caller keeps the
+ * reference). */
 int kv_seq_push(struct kv_seq *s, struct kv_block *b, struct err *e) MUST_USE;
 /* Positions that the blocks at hand can hold. */
 static inline int kv_seq_capacity(const struct kv_seq *s)

@@ -1,13 +1,16 @@
 /*
- * Loading a model: a list of what the architecture consists of, checked against the file before a byte is allocated, then packed tensor by
- * tensor.
+ * Loading a model: a list of what the architecture consists of, checked against the file before a
+ * byte is allocated, then packed tensor by tensor.
  *
- *     params ─► slots (name, shape, where it goes) ─► every tensor there, right shape, none left over ─► bytes needed < budget
- *            ─► one mapping for norms and RoPE ─► pack each matrix, hash it, drop its pages ─► RoPE table
+ *     params ─► slots (name, shape, where it goes) ─► every tensor there, right shape, none left
+ *            over ─► bytes needed < budget ─► one mapping for norms and RoPE
+ *            ─► pack each matrix, hash it, drop its pages ─► RoPE table
  *
- * A tensor of the file that no slot asks for (a bias, an expert, rope_freqs) would be silently ignored and change the answers: it is refused by name.
+ * A tensor of the file that no slot asks for (a bias, an expert, rope_freqs) would be silently
+ * ignored and change the answers: it is refused by name.
  *
- * The file's mapping is clean page cache and is given up tensor by tensor, so the most that is resident at once is the packed model and one tensor.
+ * The file's mapping is clean page cache and is given up tensor by tensor, so the most that is
+ * resident at once is the packed model and one tensor.
  */
 #include "engine/model.h"
 
@@ -27,7 +30,8 @@
 #define NAME_BYTES 48
 #define LAYER_SLOTS 9
 
-/* One tensor that the model needs: a matrix [rows, cols] or, when mat is NULL, a vector of cols floats. */
+/* One tensor that the model needs: a matrix [rows, cols] or, when mat is NULL, a vector of cols
+ * floats. */
 struct slot {
     char name[NAME_BYTES];
     int64_t rows, cols;
@@ -221,9 +225,12 @@ static int check_memory(struct loader *l, struct err *e)
             return e ? err_prefix(e, "tensor %s", s->name) : rc;
         }
         need +=
-            n; /* at most 2^13 matrices, each inside the address space: no overflow in 64 bits for what a file can hold */
+            /* at most 2^13 matrices, each inside the address space: no overflow in 64 bits for what
+             * a file can hold */
+            n;
     }
     l->m->weights_bytes = need;
+    l->m->region_bytes = (size_t)(need - l->m->floats_bytes);
     if (l->o->memory_bytes && need > l->o->memory_bytes) {
         return err_set(e, ERR_LIMIT,
                        "the weights need %llu MiB (%llu bytes), the memory budget is %llu MiB "
@@ -252,6 +259,16 @@ static int make_floats(struct loader *l, struct err *e)
     return 0;
 }
 
+/* All matrices side by side, so that they lie in huge pages (one alone is too small for that). */
+static int make_region(struct loader *l, struct err *e)
+{
+    l->m->region = mat_region_new(l->m->region_bytes);
+    if (!l->m->region) {
+        return err_set(e, ERR_NOMEM, "no memory for %zu bytes of weights", l->m->region_bytes);
+    }
+    return 0;
+}
+
 static void hash_tensor(struct hash_state *h, const struct gguf_tensor *t)
 {
     hash_add(h, t->name, strlen(t->name) + 1);
@@ -263,6 +280,7 @@ static void hash_tensor(struct hash_state *h, const struct gguf_tensor *t)
 static int take_slots(struct loader *l, struct err *e)
 {
     float *next = l->m->floats;
+    unsigned char *place = l->m->region;
     for (size_t i = 0; i < l->n_slots; i++) {
         struct slot *s = &l->slots[i];
         const struct gguf_tensor *t = s->tensor;
@@ -270,10 +288,12 @@ static int take_slots(struct loader *l, struct err *e)
             return err_set(e, ERR_CANCELED, "loading was canceled");
         }
         if (s->mat) {
-            const int rc = mat_pack(t->type, t->data, s->rows, s->cols, s->mat, e);
+            const struct mat_source source = {t->type, s->rows, s->cols, t->data};
+            const int rc = mat_pack_at(&source, place, s->mat, e);
             if (rc) {
                 return e ? err_prefix(e, "tensor %s", s->name) : rc;
             }
+            place += s->mat->n_bytes;
         } else {
             quant_type(t->type)->dequantize(t->data, next, (size_t)s->cols);
             *s->vector = next;
@@ -292,8 +312,8 @@ static int take_slots(struct loader *l, struct err *e)
 }
 
 /*
- * cos and sin of position × frequency, computed in double and rounded once, so that no libm's last bit gets in. frequency i = base^(−2 i / n_rot).
- * RoFormer, arXiv 2104.09864, section 3.2.
+ * cos and sin of position × frequency, computed in double and rounded once, so that no libm's last
+ * bit gets in. frequency i = base^(−2 i / n_rot). RoFormer, arXiv 2104.09864, section 3.2.
  */
 static int make_rope(const struct loader *l, struct err *e)
 {
@@ -334,6 +354,9 @@ static int load(struct loader *l, struct err *e)
     }
     if (!rc) {
         rc = make_floats(l, e);
+    }
+    if (!rc) {
+        rc = make_region(l, e);
     }
     if (rc) {
         return rc;
@@ -384,6 +407,7 @@ void model_close(struct model *m)
     }
     mat_done(&m->embd);
     mat_done(&m->output);
+    mat_region_free(m->region, m->region_bytes);
     if (m->floats) {
         munmap(m->floats, m->floats_bytes);
     }

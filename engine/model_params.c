@@ -1,6 +1,7 @@
 /*
- * What a GGUF says about its model, checked for range and for sense, and refused when it says something that this engine would have to ignore: a wrong
- * answer that looks right is worse than none. Architecture `llama` (Llama 1 and 2, Mistral, SmolLM, TinyLlama and their kin).
+ * What a GGUF says about its model, checked for range and for sense, and refused when it says
+ * something that this engine would have to ignore: a wrong answer that looks right is worse than
+ * none. Architecture `llama` (Llama 1 and 2, Mistral, SmolLM, TinyLlama and their kin).
  */
 #include "engine/model.h"
 
@@ -114,7 +115,8 @@ static int read_shape(const struct gguf *g, struct model_params *p, struct err *
     return read_int(g, "llama.rope.dimension_count", HEAD_DIM_MAX, p->head_dim, &p->n_rot, e);
 }
 
-/* Position scaling: none, or linear by a factor. Any other kind would give other logits than the model's. */
+/* Position scaling: none, or linear by a factor. Any other kind would give other logits than the
+ * model's. */
 static int read_scaling(const struct gguf *g, struct model_params *p, struct err *e)
 {
     struct tok_str type = {"linear", 6}; /* what a factor alone means */
@@ -166,7 +168,8 @@ static int read_numbers(const struct gguf *g, struct model_params *p, struct err
     return 0;
 }
 
-/* Keys of relatives that compute something else. Present with any other value than the one that means "as usual", they are a refusal. */
+/* Keys of relatives that compute something else. Present with any other value than the one that
+ * means "as usual", they are a refusal. */
 static int refuse_relatives(const struct gguf *g, struct err *e)
 {
     static const char *const ints[] = {"llama.expert_count", "llama.expert_used_count",

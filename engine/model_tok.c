@@ -1,6 +1,7 @@
 /*
- * From a GGUF's tokenizer.ggml.* keys to a tokenizer. The arrays are borrowed from the mapping and copied by tok_new, so nothing here outlives the
- * call. All lengths must agree with the number of tokens, and every special id must be one of them.
+ * From a GGUF's tokenizer.ggml.* keys to a tokenizer. The arrays are borrowed from the mapping and
+ * copied by tok_new, so nothing here outlives the call. All lengths must agree with the number of
+ * tokens, and every special id must be one of them.
  */
 #include "engine/model.h"
 
@@ -64,7 +65,9 @@ static int read_types(const struct gguf *g, struct arrays *a, size_t n_vocab, st
     size_t n = 0;
     int rc = gguf_int_array(g, "tokenizer.ggml.token_type", &a->types, &n, e);
     if (rc ==
-        ERR_NOTFOUND) { /* without it nothing would be a control token: a typed <|im_end|> couldn't be told from a real one */
+        /* without it nothing would be a control token: a typed <|im_end|> couldn't be told from a
+         * real one */
+        ERR_NOTFOUND) {
         return err_set(
             e, ERR_UNSUPPORTED,
             "key \"tokenizer.ggml.token_type\" is missing; without it control tokens are unknown");

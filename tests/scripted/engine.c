@@ -591,8 +591,8 @@ uint64_t scripted_n_wrong(const struct engine *en)
     return atomic_load(&en->n_wrong);
 }
 
-int engine_dequantize(const char *type, const void *data, size_t n, float *ret, size_t cap_values,
-                      size_t *ret_n_values, struct err *e)
+int engine_dequantize(const char *type, const void *data, size_t n, float *ret, size_t *n_values,
+                      struct err *e)
 {
-    return common_dequantize(type, data, n, ret, cap_values, ret_n_values, e);
+    return common_dequantize(type, data, n, ret, n_values, e);
 }

@@ -1,4 +1,5 @@
-/* A synthetic llama model as a GGUF: any shape and type, pseudo-random weights, the vocabulary of tests/scripted/vocab.h filled up, ChatML. */
+/* A synthetic llama model as a GGUF: any shape and type, pseudo-random weights, the vocabulary of
+ * tests/scripted/vocab.h filled up, ChatML. */
 #ifndef HEARTH_TESTS_GGUF_MODEL_H
 #define HEARTH_TESTS_GGUF_MODEL_H
 
@@ -12,8 +13,9 @@ struct gguf_model {
     uint64_t seed;
 };
 
-/* 2 layers, 3 heads of 32 over 1 KV head, 300 tokens, 512 positions; all shapes are multiples of 32. K-quants need n_embd, n_ff and
- * heads × head_dim in multiples of 256: gguf_model_k_shape makes them so. */
+/* 2 layers, 3 heads of 32 over 1 KV head, 300 tokens, 512 positions; all shapes are multiples of
+ * 32. K-quants need n_embd, n_ff and heads × head_dim in multiples of 256: gguf_model_k_shape makes
+ * them so. */
 struct gguf_model gguf_model_small(uint32_t type);
 void gguf_model_k_shape(struct gguf_model *m);
 

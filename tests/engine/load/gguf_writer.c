@@ -1,4 +1,5 @@
-/* GGUF files for tests (gguf_writer.h). Layout: engine/gguf.c. Written little-endian by copying, so on little-endian machines only. */
+/* GGUF files for tests (gguf_writer.h). Layout: engine/gguf.c. Written little-endian by copying, so
+ * on little-endian machines only. */
 #include "tests/engine/load/gguf_writer.h"
 
 #include <errno.h>
@@ -262,8 +263,8 @@ static void random_values(uint32_t type, uint64_t *state, float scale, size_t n,
 }
 
 /*
- * Where a type keeps its scales, and what makes random bytes have unit deviation and mean 0. d at `d`; a second F16 at `m` (−1: none) is
- * d × m_ratio.
+ * Where a type keeps its scales, and what makes random bytes have unit deviation and mean 0. d at
+ * `d`; a second F16 at `m` (−1: none) is d × m_ratio.
  */
 static const struct scales {
     uint32_t type;

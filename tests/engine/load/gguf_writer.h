@@ -1,10 +1,11 @@
 /*
- * Writes GGUF files for tests: good ones by default, and bad ones by setting what a good one would never say (counts, offsets, versions, raw values).
+ * Writes GGUF files for tests: good ones by default, and bad ones by setting what a good one would
+ * never say (counts, offsets, versions, raw values).
  *
  *     gguf_writer_init(&w);
  *     gguf_put_str(&w, "general.architecture", "llama");
  *     gguf_put_tensor(&w, "token_embd.weight", QUANT_F32, 2, (uint64_t[]){64, 300});
- *     gguf_writer_save(&w, path)          tensor bytes are pseudo-random weights, made while writing
+ *     gguf_writer_save(&w, path);      tensor bytes are pseudo-random weights, made on the way
  *
  * A failing allocation or an overfull table ends the program: this is a test's helper.
  */
@@ -71,7 +72,8 @@ void gguf_put_raw(struct gguf_writer *w, const char *key, uint32_t type, const v
 /* Takes a key out again; false when it isn't there. */
 bool gguf_remove(struct gguf_writer *w, const char *key);
 
-/* Appends a tensor after the last one; the result (to spoil it) is valid until the next one is put. */
+/* Appends a tensor after the last one; the result (to spoil it) is valid until the next one is put.
+ */
 struct gguf_writer_tensor *gguf_put_tensor(struct gguf_writer *w, const char *name, uint32_t type,
                                            uint32_t n_dims, const uint64_t *dims);
 /* By name; NULL: none. */
@@ -85,7 +87,8 @@ void gguf_writer_header(const struct gguf_writer *w, struct buf *ret);
 bool gguf_writer_save(const struct gguf_writer *w, const char *path);
 bool gguf_writer_save_fd(const struct gguf_writer *w, int fd);
 
-/* Pseudo-random blocks of a type: finite scales, mean about 0, standard deviation about `scale`. `state` goes on from call to call. */
+/* Pseudo-random blocks of a type: finite scales, mean about 0, standard deviation about `scale`.
+ * `state` goes on from call to call. */
 void gguf_random_blocks(uint32_t type, uint64_t *state, float scale, size_t n_blocks,
                         unsigned char *ret);
 

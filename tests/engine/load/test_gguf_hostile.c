@@ -1,6 +1,7 @@
 /*
- * Hostile and broken GGUF files: each is a good synthetic model with one thing spoilt, and each is refused with an error that names the thing. Nothing is
- * allocated on a file's word: after all of them the process has not grown by 64 MiB. Run it under the sanitizers.
+ * Hostile and broken GGUF files: each is a good synthetic model with one thing spoilt, and each is
+ * refused with an error that names the thing. Nothing is allocated on a file's word: after all of
+ * them the process has not grown by 64 MiB. Run it under the sanitizers.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /*
- * The scripted engine's own promises: it says its script token by token, warm as cold, and notices blocks that are wrong. If these didn't hold, the flow tests that lean
- * on it would prove nothing.
+ * The scripted engine's own promises: it says its script token by token, warm as cold, and notices
+ * blocks that are wrong. If these didn't hold, the flow tests that lean on it would prove nothing.
  */
 #include <setjmp.h>
 #include <stdarg.h>
