@@ -1,7 +1,7 @@
 /*
  * One answer on its way: the request, the events, what a person should know at its end.
  *
- *      in_progress (how much is to be read) ─► output_text.delta… ─► completed | incomplete | failed
+ *      in_progress (how much to read) ─► output_text.delta… ─► completed | incomplete | failed
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +10,6 @@
 #include "base/clock.h"
 #include "client/chat.h"
 #include "client/term.h"
-
-#define QUIET_MS 500 /* the first half second needs no words */
 
 struct answering {
     struct chat *chat;
@@ -31,7 +29,8 @@ static void note_work(struct answering *a, const json *response)
 {
     const json *hearth = json_get(response, "hearth", NULL);
     const json *cache = json_get(hearth, "cache", NULL);
-    a->to_read = cache ? count(cache, "computed") : count(json_get(hearth, "receipt", NULL), "used");
+    a->to_read =
+        cache ? count(cache, "computed") : count(json_get(hearth, "receipt", NULL), "used");
 }
 
 static int print_delta(struct answering *a, const char *text)
@@ -70,17 +69,9 @@ static int on_event(void *ctx, const char *event, const json *data)
 
 static void on_idle(void *ctx)
 {
-    struct answering *a = ctx;
-    char what[64];
-    int64_t waited = clock_ms() - a->begun_ms;
-    if (a->is_begun || waited < QUIET_MS)
-        return;
-    if (a->to_read > 0)
-        snprintf(what, sizeof what, "reading %lld tokens, %lld s", (long long)a->to_read,
-                 (long long)(waited / 1000));
-    else
-        snprintf(what, sizeof what, "waiting, %lld s", (long long)(waited / 1000));
-    term_progress(what, -1);
+    const struct answering *a = ctx;
+    if (!a->is_begun)
+        term_waiting(clock_ms() - a->begun_ms, a->to_read);
 }
 
 /* Adds the finished response to the session's sums and says what a person should know about it. */

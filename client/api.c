@@ -36,7 +36,7 @@ int api_print_json(struct client *c, const json *j)
     buf_char(&b, '\n');
     int failed = buf_error(&b);
     if (!failed)
-        fwrite(b.data, 1, b.len, stdout);
+        term_write(stdout, b.data, b.len);
     buf_done(&b);
     if (failed)
         return api_fail(c, EXIT_REFUSED, err_name(failed), "the JSON can't be written: %s",
@@ -207,13 +207,14 @@ struct streaming {
 static bool is_error(const json *j)
 {
     const char *type = json_str(json_get(j, "type", NULL));
-    return json_type(json_get(j, "error", NULL)) == JSON_OBJECT || (type && !strcmp(type, "error"));
+    enum json_type error = json_type(json_get(j, "error", NULL));
+    return error == JSON_OBJECT || error == JSON_STRING || (type && !strcmp(type, "error"));
 }
 
 static int explain_event(struct client *c, const json *j, const char *data, size_t n)
 {
     const char *message = json_str(json_get(j, "message", NULL));
-    if (json_type(json_get(j, "error", NULL)) == JSON_OBJECT || !message)
+    if (json_get(j, "error", NULL) || !message)
         return api_explain_status(c, 500, data, n);
     return api_fail(c, EXIT_REFUSED, "error", "%s", message);
 }

@@ -19,7 +19,8 @@ int chat_init(struct chat *chat, struct client *c, const struct ask_options *o)
         return code;
     const json *first = json_first(json_get(models, "data", NULL));
     const char *id = json_str(json_get(first, "id", NULL));
-    ask_options_default(&chat->options, json_get(json_get(first, "hearth", NULL), "sampling", NULL));
+    ask_options_default(&chat->options,
+                        json_get(json_get(first, "hearth", NULL), "sampling", NULL));
     chat->model = strdup(id ? id : "?");
     chat->system = o->system ? strdup(o->system) : NULL;
     json_free(models);
@@ -175,7 +176,7 @@ void chat_abandon(struct chat *chat)
     struct wire_reply reply = {0};
     char *path = api_path("/v1/conversations/", chat->id, "");
     struct wire_request q = {.method = "DELETE", .path = path};
-    /* What was wrong has been said; an empty conversation that stays is no second message's worth. */
+    /* What was wrong has been said; that an empty conversation stays isn't worth another line. */
     if (path && !wire_call(chat->client->wire, &q, &reply, &e) && reply.status == 200) {
         free(chat->id);
         chat->id = NULL;

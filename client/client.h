@@ -3,7 +3,7 @@
  * format and base/, no header of the daemon.
  *
  *      main.c (options) ─► cmd_*.c ─► api.c (calls, and what to say when they fail) ─► wire.c
- *                             └► chat.c, answer.c, conversation.c, term.c (screen), line.c (keyboard)
+ *                             └► chat.c, answer.c, conversation.c, term.c (screen), line.c (keys)
  */
 #ifndef HEARTH_CLIENT_CLIENT_H
 #define HEARTH_CLIENT_CLIENT_H

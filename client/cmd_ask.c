@@ -17,8 +17,6 @@
 #include "client/term.h"
 
 #define ASK_TEXT_MAX ((size_t)8 << 20)
-#define QUIET_MS 500 /* the first half second needs no words */
-
 struct asking {
     struct client *client;
     struct buf answer;
@@ -74,7 +72,8 @@ static int read_question(struct client *c, int n_words, char **words, struct buf
         return usage_error(self, "the question is no UTF-8 text (byte %zu)", bad + 1);
     const char *nul = memchr(b->data, 0, b->len);
     if (nul)
-        return usage_error(self, "the question holds a NUL (byte %zu)", (size_t)(nul - b->data) + 1);
+        return usage_error(self, "the question holds a NUL (byte %zu)",
+                           (size_t)(nul - b->data) + 1);
     return 0;
 }
 
@@ -137,19 +136,10 @@ static int on_event(void *ctx, const char *event, const json *data)
 
 static void on_idle(void *ctx)
 {
-    struct asking *a = ctx;
-    char what[64];
-    int64_t waited = clock_ms() - a->begun_ms;
-    int64_t tokens =
-        (int64_t)json_double(json_get(json_get(a->hearth, "receipt", NULL), "used", NULL));
-    if (a->is_begun || waited < QUIET_MS)
-        return;
-    if (tokens > 0)
-        snprintf(what, sizeof what, "reading %lld tokens, %lld s", (long long)tokens,
-                 (long long)(waited / 1000));
-    else
-        snprintf(what, sizeof what, "waiting, %lld s", (long long)(waited / 1000));
-    term_progress(what, -1);
+    const struct asking *a = ctx;
+    const json *used = json_get(json_get(a->hearth, "receipt", NULL), "used", NULL);
+    if (!a->is_begun)
+        term_waiting(clock_ms() - a->begun_ms, (int64_t)json_double(used));
 }
 
 static int print_json(struct asking *a)

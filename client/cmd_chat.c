@@ -117,7 +117,7 @@ static int slash_regen(struct session *s, const char *rest)
     return code;
 }
 
-/* What /edit sends: the text after it, or the old one as the person has changed it. n 0: nothing. */
+/* What /edit sends: the text after it, or the old one as the person changes it. n 0: nothing. */
 static int edited(struct session *s, const char *rest, const char *old, char **ret, size_t *ret_n)
 {
     *ret_n = 0;

@@ -20,7 +20,7 @@
 #include "client/term.h"
 
 #define LINE_MAX_BYTES ((size_t)256 << 20)
-#define ITEMS_A_REQUEST 20 /* the API's limit */
+#define ITEMS_A_REQUEST 20                /* the API's limit */
 #define BYTES_A_REQUEST ((size_t)2 << 20) /* of text: escaped it may be three times as long */
 #define EXPORT_VERSION 1
 
@@ -79,7 +79,9 @@ static int write_line(struct client *c, const json *j, FILE *out)
         code = api_fail(c, EXIT_REFUSED, err_name(buf_error(&b)),
                         "a conversation can't be exported: %s (a line has at most %zu bytes)",
                         err_name(buf_error(&b)), LINE_MAX_BYTES);
-    else if (fwrite(b.data, 1, b.len, out) < b.len && out != stdout)
+    else if (out == stdout)
+        term_write(out, b.data, b.len); /* term_flush tells */
+    else if (fwrite(b.data, 1, b.len, out) < b.len)
         code = api_fail(c, EXIT_REFUSED, "io", "the export can't be written: %s", strerror(errno));
     buf_done(&b);
     return code;
@@ -99,7 +101,8 @@ static int export_one(struct client *c, const json *conversation, FILE *out)
     copy_int(j, "created_at", conversation);
     copy_int(j, "updated_at", hearth);
     json_set(j, "metadata", metadata ? json_copy(metadata) : json_object());
-    int code = conversation_items(c, id ? id : "", export_item, json_set(j, "messages", json_array()));
+    int code =
+        conversation_items(c, id ? id : "", export_item, json_set(j, "messages", json_array()));
     if (!code)
         code = write_line(c, j, out);
     if (!code && out == stdout && !term_flush())

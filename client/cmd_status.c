@@ -99,8 +99,8 @@ static void print_work(const json *j)
            number(turns, "queue"), number(turns, "done"), number(turns, "canceled"),
            number(turns, "refused"));
     double prompt = number(tokens, "prompt"), cached = number(tokens, "cached");
-    printf("tokens     %.0f in prompts, %.0f of them from the cache (%.0f %%, saved ", prompt, cached,
-           prompt > 0 ? 100 * cached / prompt : 0);
+    printf("tokens     %.0f in prompts, %.0f of them from the cache (%.0f %%, saved ", prompt,
+           cached, prompt > 0 ? 100 * cached / prompt : 0);
     print_seconds(number(tokens, "saved_s"));
     printf("); %.0f written\n", number(tokens, "generated"));
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <wchar.h>
 
 #include "base/buf.h"
 #include "client/term.h"
@@ -25,6 +26,38 @@ struct line {
     char *path;
     const char *prompt;
 };
+
+static volatile sig_atomic_t was_interrupted;
+
+static void note_interrupt(int sig)
+{
+    (void)sig;
+    was_interrupted = 1;
+}
+
+/* One character. libedit's own reader goes on after an interrupted read, this one comes back from
+ * Ctrl-C. */
+static int read_character(EditLine *el, wchar_t *ret)
+{
+    mbstate_t state = {0};
+    for (;;) {
+        char byte;
+        ssize_t n = read(STDIN_FILENO, &byte, 1);
+        if (n == 0)
+            return 0;
+        if (n < 0 && (errno != EINTR || was_interrupted))
+            return -1;
+        if (n < 0) {
+            el_set(el, EL_REFRESH); /* another size, or back from the background */
+            continue;
+        }
+        size_t len = mbrtowc(ret, &byte, 1, &state);
+        if (len == 0 || len == 1)
+            return 1; /* 0: a NUL */
+        if (len == (size_t)-1)
+            state = (mbstate_t){0}; /* no character: dropped */
+    }
+}
 
 static const char *prompt_of(EditLine *el)
 {
@@ -46,6 +79,7 @@ static void open_editor(struct line *l)
         history(l->history, &ev, H_LOAD, l->path);
     el_set(l->el, EL_CLIENTDATA, l);
     el_set(l->el, EL_PROMPT, prompt_of);
+    el_set(l->el, EL_GETCFN, read_character);
     el_set(l->el, EL_EDITOR, "emacs");
     el_set(l->el, EL_HIST, history, l->history);
     el_set(l->el, EL_SIGNAL, 1); /* the terminal is put right before a signal ends or stops us */
@@ -80,14 +114,6 @@ void line_close(struct line *l)
         el_end(l->el);
     free(l->path);
     free(l);
-}
-
-static volatile sig_atomic_t was_interrupted;
-
-static void note_interrupt(int sig)
-{
-    (void)sig;
-    was_interrupted = 1;
 }
 
 /* Types text into the line that is about to be read; its control characters are text, too. */

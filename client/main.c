@@ -1,14 +1,16 @@
 /*
  * The command line: global options, then a command. See hearth(1).
  */
+#include <fcntl.h>
 #include <getopt.h>
-#include <locale.h>
 #include <langinfo.h>
+#include <locale.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/hash.h"
@@ -21,7 +23,8 @@
 
 #define KEY_FILE_MAX ((size_t)64 << 10)
 #define WAIT_MAX_S 86400
-#define USAGE "[--socket PATH | --url URL] [--api-key-file FILE] [--json] [--wait SECONDS] COMMAND …"
+#define USAGE                                                                                      \
+    "[--socket PATH | --url URL] [--api-key-file FILE] [--json] [--wait SECONDS] COMMAND …"
 
 static int cmd_help(struct client *c, int argc, char **argv);
 
@@ -69,20 +72,22 @@ static void print_options(const struct option_row *rows)
 {
     for (; rows && rows->name; rows++)
         printf("  --%s%s%-*s  %s\n", rows->name, rows->arg ? " " : "",
-                (int)(26 - strlen(rows->name) - !!rows->arg), rows->arg ? rows->arg : "",
-                rows->help);
+               (int)(26 - strlen(rows->name) - !!rows->arg), rows->arg ? rows->arg : "",
+               rows->help);
 }
 
 static void print_help(void)
 {
-    printf("%s", "Usage: hearth " USAGE "\n\nTalks to hearthd, the local chat daemon.\n\nCommands:\n");
+    printf("%s",
+           "Usage: hearth " USAGE "\n\nTalks to hearthd, the local chat daemon.\n\nCommands:\n");
     for (const struct command *c = commands; c->name; c++)
-        printf("  %s%*s  %s\n", c->usage, (int)(28 - utf8_width(c->usage, strlen(c->usage))),
-                "", c->summary);
+        printf("  %s%*s  %s\n", c->usage, (int)(28 - utf8_width(c->usage, strlen(c->usage))), "",
+               c->summary);
     printf("%s", "\nOptions:\n");
     print_options(global_options);
     print_options(common_options);
-    printf("%s", "\n`hearth COMMAND --help` lists a command's own options. More is in hearth(1).\n");
+    printf("%s",
+           "\n`hearth COMMAND --help` lists a command's own options. More is in hearth(1).\n");
 }
 
 static void print_command_help(const struct command *cmd)
@@ -264,8 +269,18 @@ static void set_locale(void)
         setlocale(LC_CTYPE, "C.UTF-8");
 }
 
+/* A closed stdin, stdout or stderr must not be the number of a file that is opened later. What is
+ * put there fails like a closed one. */
+static void hold_standard_files(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0)
+            (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 int main(int argc, char **argv)
 {
+    hold_standard_files();
     struct err e;
     struct client c = {0};
     char *key = NULL, *path = NULL;

@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdarg.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -20,9 +19,11 @@
 #define REPLACEMENT "\xef\xbf\xbd"
 #define CLEAN_MAX ((size_t)1 << 30)
 #define NOTE_MAX 4096
+#define QUIET_MS 500
 
 static bool progress_is_shown;
-static int stdout_errno; /* of the first write that failed */
+static int stdout_errno; /* of the first write that failed; UNKNOWN: printf's errno is gone */
+#define UNKNOWN (-1)
 
 bool term_is_tty(int fd)
 {
@@ -75,6 +76,19 @@ void term_progress_end(void)
     progress_is_shown = false;
 }
 
+void term_waiting(int64_t waited_ms, int64_t n_tokens)
+{
+    char what[80];
+    if (waited_ms < QUIET_MS)
+        return;
+    if (n_tokens > 0)
+        snprintf(what, sizeof what, "waiting, %lld s (%lld tokens to read)",
+                 (long long)(waited_ms / 1000), (long long)n_tokens);
+    else
+        snprintf(what, sizeof what, "waiting, %lld s", (long long)(waited_ms / 1000));
+    term_progress(what, -1);
+}
+
 /* C0 controls but tab and newline, DEL, and C1 controls (U+0080 … U+009F). */
 static bool is_control(const char *s, size_t n)
 {
@@ -97,7 +111,7 @@ void term_clean(struct buf *b, const char *text, size_t n)
     }
 }
 
-static void put(FILE *f, const char *text, size_t n)
+void term_write(FILE *f, const char *text, size_t n)
 {
     if (n && fwrite(text, 1, n, f) < n && f == stdout && !stdout_errno)
         stdout_errno = errno;
@@ -106,13 +120,13 @@ static void put(FILE *f, const char *text, size_t n)
 void term_text(FILE *f, const char *text, size_t n)
 {
     if (!term_is_tty(fileno(f))) {
-        put(f, text, n);
+        term_write(f, text, n);
         return;
     }
     struct buf b;
     buf_init(&b, CLEAN_MAX);
     term_clean(&b, text, n);
-    put(f, b.data ? b.data : "", b.len);
+    term_write(f, b.data ? b.data : "", b.len);
     buf_done(&b);
 }
 
@@ -141,10 +155,10 @@ void term_line(FILE *f, const char *text, size_t max_columns)
             b.data[i] = ' ';
     const char *s = b.data ? b.data : "";
     if (term_is_tty(fileno(f)) && utf8_width(s, b.len) > max_columns) {
-        put(f, s, fitting(s, b.len, max_columns > 1 ? max_columns - 1 : 1));
-        put(f, "…", strlen("…"));
+        term_write(f, s, fitting(s, b.len, max_columns > 1 ? max_columns - 1 : 1));
+        term_write(f, "…", strlen("…"));
     } else {
-        put(f, s, b.len);
+        term_write(f, s, b.len);
     }
     buf_done(&b);
 }
@@ -175,7 +189,7 @@ bool term_flush(void)
     if (fflush(stdout) && !stdout_errno)
         stdout_errno = errno;
     if (ferror(stdout) && !stdout_errno)
-        stdout_errno = has_no_reader() ? EPIPE : EIO; /* an earlier call failed, errno is gone */
+        stdout_errno = has_no_reader() ? EPIPE : UNKNOWN;
     return !stdout_errno;
 }
 
@@ -186,6 +200,7 @@ int term_end(void)
         return 0;
     if (stdout_errno == EPIPE)
         return EXIT_PIPE;
-    fprintf(stderr, "hearth: stdout can't be written: %s\n", strerror(stdout_errno));
+    fprintf(stderr, "hearth: stdout can't be written: %s\n",
+            stdout_errno == UNKNOWN ? "unknown error" : strerror(stdout_errno));
     return EXIT_REFUSED;
 }

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "base/buf.h"
@@ -16,6 +17,9 @@ int term_width(void);
  * done < 0: unknown, shows dots that move. */
 void term_progress(const char *what, double done);
 void term_progress_end(void);
+/* Progress before the first token, after a quiet half second: in the queue or being read, which the
+ * API doesn't tell apart. n_tokens: of the prompt, 0: not known. */
+void term_waiting(int64_t waited_ms, int64_t n_tokens);
 
 /*
  * Appends text for a terminal: control characters (C0 but newline and tab, DEL, C1) and bytes that
@@ -23,6 +27,8 @@ void term_progress_end(void);
  * of writing (U+202A…) stay, as right-to-left text needs them.
  */
 void term_clean(struct buf *b, const char *text, size_t n);
+/* The bytes as they are; why stdout fails is kept for term_end. */
+void term_write(FILE *f, const char *text, size_t n);
 /* Prints text from elsewhere: cleaned when f is a terminal, else the bytes as they are. */
 void term_text(FILE *f, const char *text, size_t n);
 /* The same on one line, newlines and tabs as blanks, cut to max_columns with "…" when f is a

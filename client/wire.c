@@ -173,6 +173,9 @@ static void set_options(struct exchange *x, const char *url, struct curl_slist *
     if (x->wire->socket_path || is_loopback(x->wire->base))
         curl_easy_setopt(c, CURLOPT_NOPROXY, "*");
     curl_easy_setopt(c, CURLOPT_CUSTOMREQUEST, r->method);
+    /* On a kept connection that turns out to be closed curl sends again, and can't know whether the
+     * first was read: what changes something goes on a connection of its own, once. */
+    curl_easy_setopt(c, CURLOPT_FRESH_CONNECT, strcmp(r->method, "GET") ? 1L : 0L);
     if (r->body) {
         curl_easy_setopt(c, CURLOPT_POSTFIELDS, r->body);
         curl_easy_setopt(c, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)r->n_body);
