@@ -83,8 +83,8 @@ static int by_template(const struct loading *l, const struct chat_message *m, si
                               .messages = m,
                               .n_messages = n,
                               .add_generation_prompt = add_generation_prompt};
-    a.bos = special_text(l->c->tok, tok_bos(l->c->tok));
-    a.eos = special_text(l->c->tok, l->c->close);
+    a.bos = special_text(l->c->tok, tok_bos_token(l->c->tok));
+    a.eos = special_text(l->c->tok, tok_eos_token(l->c->tok));
     buf_clear(ret);
     return template_render(&a, ret, e);
 }

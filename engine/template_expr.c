@@ -23,7 +23,8 @@ struct expr {
     struct template_run *run;
     const char *at, *end; /* what is left after the current token */
     enum token token;
-    const char *s; /* the token's text */
+    const char *s;      /* the token's text */
+    const char *before; /* the token before it */
     size_t len;
     struct value value; /* of a string or number token */
     int n_dead, depth;
@@ -89,6 +90,7 @@ static int next(struct expr *x)
 {
     while (x->at < x->end && strchr(" \t\r\n", *x->at))
         x->at++;
+    x->before = x->s;
     x->s = x->at;
     x->len = 0;
     x->token = T_END;
@@ -342,7 +344,7 @@ static int filter(struct expr *x, struct value *v)
 static int call(struct expr *x)
 {
     if (x->n_dead == 0)
-        return unknown(x, "a call before");
+        return template_unknown(x->run, "the call", x->before, (size_t)(x->at - x->before), x->e);
     int n_open = 0;
     do {
         n_open += is(x, T_OP, "(") - is(x, T_OP, ")");

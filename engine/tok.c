@@ -49,7 +49,8 @@ struct tok {
                              it; -1: none */
     struct bpe bpe;
     struct split *split;
-    int32_t bos;
+    int32_t bos, eos;
+    bool add_bos;
     uint8_t fingerprint[HASH_BYTES];
 };
 
@@ -488,7 +489,9 @@ static int load(struct tok *t, const struct tok_spec *spec, struct err *e)
     if (rc < 0)
         return rc;
     t->bpe.n_vocab = (uint32_t)spec->n_vocab;
-    t->bos = spec->add_bos ? spec->bos : -1;
+    t->bos = spec->bos;
+    t->eos = spec->eos;
+    t->add_bos = spec->add_bos;
     rc = load_pieces(t, spec, map, e);
     if (rc == 0)
         rc = load_bytes(t, e);
@@ -639,7 +642,17 @@ bool tok_is_eog(const struct tok *t, int32_t id)
 
 int32_t tok_bos(const struct tok *t)
 {
+    return t->add_bos ? t->bos : -1;
+}
+
+int32_t tok_bos_token(const struct tok *t)
+{
     return t->bos;
+}
+
+int32_t tok_eos_token(const struct tok *t)
+{
+    return t->eos;
 }
 
 void tok_fingerprint(const struct tok *t, uint8_t ret[32])

@@ -16,7 +16,15 @@
 #include "base/err.h"
 #include "base/ids.h"
 
-enum tok_type { TOK_NORMAL = 1, TOK_UNKNOWN = 2, TOK_CONTROL = 3, TOK_USER_DEFINED = 4, TOK_UNUSED = 5, TOK_BYTE = 6 }; /* GGUF's numbers */
+/* GGUF's numbers */
+enum tok_type {
+    TOK_NORMAL = 1,
+    TOK_UNKNOWN = 2,
+    TOK_CONTROL = 3,
+    TOK_USER_DEFINED = 4,
+    TOK_UNUSED = 5,
+    TOK_BYTE = 6
+};
 
 struct tok_str {
     const char *s;
@@ -30,7 +38,8 @@ struct tok_str {
 struct tok_spec {
     const char *model;           /* "gpt2" */
     const char *pre;             /* "smollm", "gpt-2", "qwen2" */
-    const struct tok_str *pieces; /* [n_vocab] in the vocabulary's byte-to-unicode spelling, as in the file */
+    const struct tok_str *pieces; /* [n_vocab] in the vocabulary's byte-to-unicode spelling, as
+                                   * in the file */
     const int32_t *types;         /* [n_vocab] enum tok_type */
     size_t n_vocab;
     const struct tok_str *merges; /* [n_merges] "left right" */
@@ -56,7 +65,8 @@ void tok_free(struct tok *t);
  * Appends the ids of text[0, n) (any bytes; a NUL is a byte). special: strings of CONTROL tokens
  * become them. No BOS is added.
  */
-int tok_encode(const struct tok *t, const char *text, size_t n, bool special, struct ids *ret, struct err *e) MUST_USE;
+int tok_encode(const struct tok *t, const char *text, size_t n, bool special, struct ids *ret,
+               struct err *e) MUST_USE;
 
 /*
  * The bytes of one token (not NUL-terminated), borrowed from t; control tokens give their spelling.
@@ -74,6 +84,9 @@ bool tok_is_control(const struct tok *t, int32_t id);
  */
 bool tok_is_eog(const struct tok *t, int32_t id);
 int32_t tok_bos(const struct tok *t); /* -1: none, or not to be added */
+/* What a template's bos_token and eos_token stand for, whether or not it is added; -1: none. */
+int32_t tok_bos_token(const struct tok *t);
+int32_t tok_eos_token(const struct tok *t);
 /* Hash over all that decides ids: pieces, types, merges, pre-tokenizer, flags. */
 void tok_fingerprint(const struct tok *t, uint8_t ret[32]);
 
