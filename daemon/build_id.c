@@ -9,7 +9,8 @@
 
 #define BUILD_ID_MAX 32
 
-/* Called for the first object that is listed, the program itself; a note's parts are padded to four bytes. */
+/* Called for the first object that is listed, the program itself; a note's parts are padded to four
+ * bytes. */
 static int find_note(struct dl_phdr_info *info, size_t size, void *arg)
 {
     (void)size;
@@ -24,8 +25,8 @@ static int find_note(struct dl_phdr_info *info, size_t size, void *arg)
             const ElfW(Nhdr) *note = (const void *)p;
             const char *name = p + sizeof(*note);
             const char *desc = name + ((note->n_namesz + 3u) & ~3u);
-            if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && memcmp(name, "GNU", 4) == 0 &&
-                note->n_descsz <= BUILD_ID_MAX) {
+            if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 &&
+                memcmp(name, "GNU", 4) == 0 && note->n_descsz <= BUILD_ID_MAX) {
                 hex_write(desc, note->n_descsz, hex);
                 return 1;
             }

@@ -1,6 +1,6 @@
 /*
- * Configuration. One table says everything about an option: its name on the command line and in the file, where its value goes, what is allowed, and its
- * line of help.
+ * Configuration. One table says everything about an option: its name on the command line and in the
+ * file, where its value goes, what is allowed, and its line of help.
  */
 #include "daemon/config.h"
 
@@ -25,7 +25,20 @@
 #define FILE_BYTES (256 * 1024)
 #define LINE_BYTES 8192
 
-enum kind { K_TEXT, K_LISTEN, K_ORIGIN, K_CONTEXT, K_INT, K_SIZE, K_MODE, K_KV, K_LOG, K_NO_CACHE, K_LATER, K_CONFIG };
+enum kind {
+    K_TEXT,
+    K_LISTEN,
+    K_ORIGIN,
+    K_CONTEXT,
+    K_INT,
+    K_SIZE,
+    K_MODE,
+    K_KV,
+    K_LOG,
+    K_NO_CACHE,
+    K_LATER,
+    K_CONFIG
+};
 
 struct option_row {
     const char *name;
@@ -38,28 +51,42 @@ struct option_row {
 
 #define AT(field) offsetof(struct config, field)
 static const struct option_row rows[] = {
-    {"config", K_CONFIG, AT(config_path), 0, 0, "FILE", "configuration (default: ~/.config/hearth/hearth.conf, then /etc/hearth/hearth.conf)"},
+    {"config", K_CONFIG, AT(config_path), 0, 0, "FILE",
+     "configuration (default: ~/.config/hearth/hearth.conf, then /etc/hearth/hearth.conf)"},
     {"model", K_TEXT, AT(model), 0, 0, "FILE", "the GGUF model to run (required)"},
-    {"socket", K_TEXT, AT(socket_path), 0, 0, "PATH", "Unix socket (default: in the runtime directory, else in the state directory)"},
-    {"socket-mode", K_MODE, AT(socket_mode), 0, 0, "MODE", "0600: for your own user only (default); 0660: for its group too"},
-    {"listen", K_LISTEN, AT(listen), 0, 0, "HOST:PORT", "also listen on TCP, on loopback; needs --api-key-file"},
+    {"socket", K_TEXT, AT(socket_path), 0, 0, "PATH",
+     "Unix socket (default: in the runtime directory, else in the state directory)"},
+    {"socket-mode", K_MODE, AT(socket_mode), 0, 0, "MODE",
+     "0600: for your own user only (default); 0660: for its group too"},
+    {"listen", K_LISTEN, AT(listen), 0, 0, "HOST:PORT",
+     "also listen on TCP, on loopback; needs --api-key-file"},
     {"api-key-file", K_TEXT, AT(api_key_file), 0, 0, "FILE", "lines owner:key, file mode 0600"},
-    {"cors-origin", K_ORIGIN, AT(cors_origin), 0, 0, "ORIGIN", "the web origin whose pages may call over TCP (default: none)"},
-    {"state-dir", K_TEXT, AT(state_dir), 0, 0, "DIR", "history.db and the lock (default: ~/.local/state/hearth)"},
-    {"cache-dir", K_TEXT, AT(cache_dir), 0, 0, "DIR", "what can be computed again (default: ~/.cache/hearth)"},
-    {"ctx", K_INT, AT(ctx), BUDGET_CTX_MIN, 1 << 20, "N", "tokens a turn may have (default: the least of the model's, 8192, and what memory holds)"},
+    {"cors-origin", K_ORIGIN, AT(cors_origin), 0, 0, "ORIGIN",
+     "the web origin whose pages may call over TCP (default: none)"},
+    {"state-dir", K_TEXT, AT(state_dir), 0, 0, "DIR",
+     "history.db and the lock (default: ~/.local/state/hearth)"},
+    {"cache-dir", K_TEXT, AT(cache_dir), 0, 0, "DIR",
+     "what can be computed again (default: ~/.cache/hearth)"},
+    {"ctx", K_INT, AT(ctx), BUDGET_CTX_MIN, 1 << 20, "N",
+     "tokens a turn may have (default: the least of the model's, 8192, and what memory holds)"},
     {"parallel", K_INT, AT(parallel), 1, LIMIT_PARALLEL, "N", "turns that run at once (default 4)"},
-    {"queue", K_INT, AT(queue), 0, LIMIT_QUEUE, "N", "turns that may wait; more get a 503 (default 32)"},
+    {"queue", K_INT, AT(queue), 0, LIMIT_QUEUE, "N",
+     "turns that may wait; more get a 503 (default 32)"},
     {"threads", K_INT, AT(threads), 1, 256, "N", "compute threads (default: physical cores)"},
-    {"isa", K_TEXT, AT(isa), 0, 0, "NAME", "kernels: c, avx2 (default: the best of this CPU; the bits are the same)"},
-    {"memory", K_SIZE, AT(memory_bytes), 16 << 20, INT64_MAX, "SIZE", "for weights and KV, e.g. 4G (default: half of RAM or cgroup, at most 4G)"},
+    {"isa", K_TEXT, AT(isa), 0, 0, "NAME",
+     "kernels: c, avx2 (default: the best of this CPU; the bits are the same)"},
+    {"memory", K_SIZE, AT(memory_bytes), 16 << 20, INT64_MAX, "SIZE",
+     "for weights and KV, e.g. 4G (default: half of RAM or cgroup, at most 4G)"},
     {"disk", K_SIZE, AT(disk_bytes), 0, INT64_MAX, "SIZE", "KV on disk (reserved)"},
-    {"disk-reserve", K_SIZE, AT(disk_reserve_bytes), 0, INT64_MAX, "SIZE", "what stays free on disk for history (reserved; default 1G)"},
+    {"disk-reserve", K_SIZE, AT(disk_reserve_bytes), 0, INT64_MAX, "SIZE",
+     "what stays free on disk for history (reserved; default 1G)"},
     {"kv-type", K_KV, AT(kv_type), 0, 0, "f16|q8_0", "how keys and values are kept (default f16)"},
-    {"context", K_CONTEXT, AT(context), 0, 0, "STRATEGY", "what happens when a conversation outgrows the window: error"},
+    {"context", K_CONTEXT, AT(context), 0, 0, "STRATEGY",
+     "what happens when a conversation outgrows the window: error"},
     {"embedding-model", K_LATER, 0, 0, 0, "FILE", "(reserved)"},
     {"chat-template", K_TEXT, AT(chat_template), 0, 0, "FILE|NAME", "instead of the model's own"},
-    {"no-cache", K_NO_CACHE, AT(use_cache), 0, 0, NULL, "compute every prompt from its first token"},
+    {"no-cache", K_NO_CACHE, AT(use_cache), 0, 0, NULL,
+     "compute every prompt from its first token"},
     {"log-level", K_LOG, AT(log_level), 0, 0, "LEVEL", "error, warn, info (default) or debug"},
 };
 #define N_ROWS (sizeof(rows) / sizeof(rows[0]))
@@ -99,22 +126,25 @@ static int set_text(char **to, const char *value, const char *where, struct err 
     return 0;
 }
 
-static int set_int(const struct option_row *o, int *to, const char *value, const char *where, struct err *e)
+static int set_int(const struct option_row *o, int *to, const char *value, const char *where,
+                   struct err *e)
 {
     char *end = NULL;
     long long v = strtoll(value, &end, 10);
     if (end == value || *end || v < o->min || v > o->max)
-        return err_set(e, ERR_INVAL, "%s is \"%s\"; a whole number from %lld to %lld is allowed", where, value,
-                       (long long)o->min, (long long)o->max);
+        return err_set(e, ERR_INVAL, "%s is \"%s\"; a whole number from %lld to %lld is allowed",
+                       where, value, (long long)o->min, (long long)o->max);
     *to = (int)v;
     return 0;
 }
 
-static int set_size(const struct option_row *o, uint64_t *to, const char *value, const char *where, struct err *e)
+static int set_size(const struct option_row *o, uint64_t *to, const char *value, const char *where,
+                    struct err *e)
 {
     uint64_t v = 0;
     if (config_size(value, &v) < 0)
-        return err_set(e, ERR_INVAL, "%s is \"%s\"; a size like 512M or 4G is wanted", where, value);
+        return err_set(e, ERR_INVAL, "%s is \"%s\"; a size like 512M or 4G is wanted", where,
+                       value);
     if (v < (uint64_t)o->min)
         return err_set(e, ERR_INVAL, "%s is \"%s\"; at least %lld MiB are needed", where, value,
                        (long long)(o->min >> 20));
@@ -127,7 +157,9 @@ static int set_mode(int *to, const char *value, const char *where, struct err *e
     char *end = NULL;
     long v = strtol(value, &end, 8);
     if (end == value || *end || (v & ~0666L) != 0 || (v & 0600) != 0600)
-        return err_set(e, ERR_INVAL, "%s is \"%s\"; 0600 (own user), 0660 (group) or 0666 is allowed", where, value);
+        return err_set(e, ERR_INVAL,
+                       "%s is \"%s\"; 0600 (own user), 0660 (group) or 0666 is allowed", where,
+                       value);
     *to = (int)v;
     return 0;
 }
@@ -137,7 +169,9 @@ static int set_context(char **to, const char *value, const char *where, struct e
     static const char *const later[] = {"window", "summarise", "retrieve", "prune", "auto"};
     for (size_t i = 0; i < sizeof(later) / sizeof(later[0]); i++)
         if (strcmp(value, later[i]) == 0)
-            return err_set(e, ERR_UNSUPPORTED, "%s is \"%s\", which isn't supported yet; only \"error\" is", where, value);
+            return err_set(e, ERR_UNSUPPORTED,
+                           "%s is \"%s\", which isn't supported yet; only \"error\" is", where,
+                           value);
     if (strcmp(value, "error") != 0)
         return err_set(e, ERR_INVAL, "%s is \"%s\"; only \"error\" is known", where, value);
     return set_text(to, value, where, e);
@@ -151,13 +185,15 @@ static int set_origin(char **to, const char *value, const char *where, struct er
     for (const char *p = value; *p && ok; p++)
         ok = *p > ' ' && *p < 0x7f && *p != '*';
     if (!ok)
-        return err_set(e, ERR_INVAL, "%s is \"%s\"; one origin like https://chat.example is wanted", where, value);
+        return err_set(e, ERR_INVAL, "%s is \"%s\"; one origin like https://chat.example is wanted",
+                       where, value);
     return set_text(to, value, where, e);
 }
 
 static int set_bool(const char *value, bool *ret, const char *where, struct err *e)
 {
-    static const char *const yes[] = {"yes", "true", "on", "1"}, *const no[] = {"no", "false", "off", "0"};
+    static const char *const yes[] = {"yes", "true", "on", "1"}, *const no[] = {"no", "false",
+                                                                                "off", "0"};
     for (size_t i = 0; i < 4; i++) {
         if (strcasecmp(value, yes[i]) == 0 || strcasecmp(value, no[i]) == 0) {
             *ret = strcasecmp(value, yes[i]) == 0;
@@ -178,8 +214,10 @@ static int set_kv(enum kv_type *to, const char *value, const char *where, struct
     return 0;
 }
 
-/* `where` names the option: "--ctx", or "hearth.conf, line 3: ctx". value NULL: a flag that takes none. */
-static int set_value(const struct option_row *o, struct config *c, const char *value, const char *where, struct err *e)
+/* `where` names the option: "--ctx", or "hearth.conf, line 3: ctx". value NULL: a flag that takes
+ * none. */
+static int set_value(const struct option_row *o, struct config *c, const char *value,
+                     const char *where, struct err *e)
 {
     void *to = (char *)c + o->offset;
     bool is_off = true;
@@ -202,8 +240,10 @@ static int set_value(const struct option_row *o, struct config *c, const char *v
         return set_kv(to, value, where, e);
     case K_LOG:
         c->log_level = log_level_parse(value);
-        return c->log_level >= 0 ? 0 : err_set(e, ERR_INVAL, "%s is \"%s\"; error, warn, info or debug is allowed",
-                                               where, value);
+        return c->log_level >= 0
+                   ? 0
+                   : err_set(e, ERR_INVAL, "%s is \"%s\"; error, warn, info or debug is allowed",
+                             where, value);
     case K_NO_CACHE:
         rc = value ? set_bool(value, &is_off, where, e) : 0;
         if (rc == 0)
@@ -239,7 +279,8 @@ static char *read_line(char *to, int size, void *arg)
     size_t n = (size_t)((nl ? nl + 1 : r->end) - r->text);
     r->n_line++;
     if (n >= (size_t)size) {
-        r->rc = err_set(r->e, ERR_LIMIT, "%s, line %d is longer than %d bytes", r->path, r->n_line, size - 1);
+        r->rc = err_set(r->e, ERR_LIMIT, "%s, line %d is longer than %d bytes", r->path, r->n_line,
+                        size - 1);
         return NULL;
     }
     memcpy(to, r->text, n);
@@ -269,7 +310,9 @@ static int on_entry(void *arg, const char *section, const char *name, const char
     snprintf(where, sizeof(where), "%s, line %d: %s", r->path, r->n_line, name);
     const struct option_row *o = find_row(name);
     if (section[0] && strcmp(section, "hearthd") != 0)
-        r->rc = err_set(r->e, ERR_INVAL, "%s: [%s] is no section of this file; [hearthd] or none is", where, section);
+        r->rc =
+            err_set(r->e, ERR_INVAL, "%s: [%s] is no section of this file; [hearthd] or none is",
+                    where, section);
     else if (!o || o->kind == K_CONFIG)
         r->rc = err_set(r->e, ERR_INVAL, "%s is no option (hearthd --help lists them)", where);
     else if (r->is_given[o - rows])
@@ -289,7 +332,8 @@ static int parse_text(const char *path, const struct buf *text, struct config *c
     ini_use_stack = false;
     ini_allow_realloc = false;
     ini_max_line = ini_initial_alloc = LINE_BYTES;
-    ini_allow_multiline = false; /* an indented line is an ordinary one, not more of the value before */
+    ini_allow_multiline =
+        false; /* an indented line is an ordinary one, not more of the value before */
     ini_stop_on_first_error = true;
     struct reading r = {.config = c, .e = e, .path = path, .text = text->data ? text->data : ""};
     r.end = r.text + text->len;
@@ -329,7 +373,8 @@ static int read_flags(int argc, char **argv, const char *values[N_ROWS], struct 
 {
     struct option longs[N_ROWS + 3] = {0};
     for (size_t i = 0; i < N_ROWS; i++)
-        longs[i] = (struct option){rows[i].name, rows[i].arg ? required_argument : no_argument, NULL, (int)i + 1};
+        longs[i] = (struct option){rows[i].name, rows[i].arg ? required_argument : no_argument,
+                                   NULL, (int)i + 1};
     longs[N_ROWS] = (struct option){"help", no_argument, NULL, FLAG_HELP};
     longs[N_ROWS + 1] = (struct option){"version", no_argument, NULL, FLAG_VERSION};
     opterr = 0;
@@ -345,18 +390,22 @@ static int read_flags(int argc, char **argv, const char *values[N_ROWS], struct 
         if (got == ':')
             return err_set(e, ERR_INVAL, "%s needs a value", argv[optind - 1]);
         if (got == '?')
-            return err_set(e, ERR_INVAL, "%s is no flag of hearthd (hearthd --help lists them)", argv[optind - 1]);
+            return err_set(e, ERR_INVAL, "%s is no flag of hearthd (hearthd --help lists them)",
+                           argv[optind - 1]);
         const char *name = rows[got - 1].name;
         if (values[got - 1])
             return err_set(e, ERR_INVAL, "--%s is given twice", name);
         values[got - 1] = optarg ? optarg : "";
     }
     if (optind < argc)
-        return err_set(e, ERR_INVAL, "\"%s\": hearthd takes flags, or one of bench, perplexity, probe first", argv[optind]);
+        return err_set(e, ERR_INVAL,
+                       "\"%s\": hearthd takes flags, or one of bench, perplexity, probe first",
+                       argv[optind]);
     return CONFIG_RUN;
 }
 
-static int apply_flags(const char *const values[N_ROWS], bool only_config, struct config *c, struct err *e)
+static int apply_flags(const char *const values[N_ROWS], bool only_config, struct config *c,
+                       struct err *e)
 {
     for (size_t i = 0; i < N_ROWS; i++) {
         if (!values[i] || (rows[i].kind == K_CONFIG) != only_config)
@@ -375,14 +424,18 @@ static int apply_flags(const char *const values[N_ROWS], bool only_config, struc
 static int check_model(const struct config *c, struct err *e)
 {
     if (!c->model)
-        return err_set(e, ERR_INVAL, "no model: --model FILE, or \"model = FILE\" in %s", c->config_path);
+        return err_set(e, ERR_INVAL, "no model: --model FILE, or \"model = FILE\" in %s",
+                       c->config_path);
     struct stat st;
     if (stat(c->model, &st) < 0) {
         err_sys(e, errno, "model %s", c->model);
         /* systemd's ProtectHome= makes homes look empty; say so where it would puzzle. */
         if (strncmp(c->model, "/home/", 6) == 0 && getenv("INVOCATION_ID"))
-            return err_set(e, ERR_NOTFOUND, "model %s can't be seen; the system service has ProtectHome=yes: put it into "
-                                            "/var/lib/hearth/models", c->model);
+            return err_set(
+                e, ERR_NOTFOUND,
+                "model %s can't be seen; the system service has ProtectHome=yes: put it into "
+                "/var/lib/hearth/models",
+                c->model);
         return e ? e->code : ERR_IO;
     }
     if (!S_ISREG(st.st_mode))
@@ -396,7 +449,9 @@ static int complete(struct config *c, struct err *e)
     if (rc < 0)
         return rc;
     if (c->listen && !c->api_key_file)
-        return err_set(e, ERR_INVAL, "--listen needs --api-key-file: every local user and every web page can reach loopback");
+        return err_set(e, ERR_INVAL,
+                       "--listen needs --api-key-file: every local user and every web page can "
+                       "reach loopback");
     if (!c->state_dir)
         rc = path_state_dir(&c->state_dir, e);
     if (rc == 0 && !c->cache_dir)
@@ -408,8 +463,10 @@ static int complete(struct config *c, struct err *e)
     if (rc < 0)
         return rc;
     if (strlen(c->socket_path) > SOCKET_PATH_MAX)
-        return err_set(e, ERR_LIMIT, "socket path %s has %zu bytes, more than the %d that a Unix socket's name may have",
-                       c->socket_path, strlen(c->socket_path), SOCKET_PATH_MAX);
+        return err_set(
+            e, ERR_LIMIT,
+            "socket path %s has %zu bytes, more than the %d that a Unix socket's name may have",
+            c->socket_path, strlen(c->socket_path), SOCKET_PATH_MAX);
     if (c->memory_bytes == 0)
         c->memory_bytes = budget_default();
     return 0;
@@ -445,8 +502,9 @@ int config_load(int argc, char **argv, struct config *ret, struct err *e)
 
 void config_done(struct config *c)
 {
-    char **texts[] = {&c->config_path, &c->model, &c->chat_template, &c->isa, &c->socket_path, &c->state_dir,
-                      &c->cache_dir, &c->listen, &c->api_key_file, &c->cors_origin, &c->context};
+    char **texts[] = {&c->config_path,  &c->model,       &c->chat_template, &c->isa,
+                      &c->socket_path,  &c->state_dir,   &c->cache_dir,     &c->listen,
+                      &c->api_key_file, &c->cors_origin, &c->context};
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         free(*texts[i]);
         *texts[i] = NULL;
@@ -458,13 +516,16 @@ void config_help(struct buf *b)
     buf_str(b, "hearthd — a local chat daemon\n\n"
                "    hearthd --model FILE [flags]\n"
                "    hearthd bench | perplexity | probe …      offline, no socket\n\n"
-               "Every flag has the same name in hearth.conf (name = value); flag before file before default.\n\n");
+               "Every flag has the same name in hearth.conf (name = value); flag before file "
+               "before default.\n\n");
     for (size_t i = 0; i < N_ROWS; i++) {
         char left[64];
-        snprintf(left, sizeof(left), "--%s%s%s", rows[i].name, rows[i].arg ? " " : "", rows[i].arg ? rows[i].arg : "");
+        snprintf(left, sizeof(left), "--%s%s%s", rows[i].name, rows[i].arg ? " " : "",
+                 rows[i].arg ? rows[i].arg : "");
         buf_printf(b, "  %-28s %s\n", left, rows[i].help);
     }
     buf_str(b, "  --help                       this text\n"
                "  --version                    version and build\n\n"
-               "Exit status: 0 stopped as asked, 78 a wrong configuration, 1 anything else. See hearthd(8).\n");
+               "Exit status: 0 stopped as asked, 78 a wrong configuration, 1 anything else. See "
+               "hearthd(8).\n");
 }

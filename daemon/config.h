@@ -1,6 +1,8 @@
 /*
- * Configuration: defaults, then hearth.conf (INI: name = value, the names of the flags; # and ; begin comments), then flags. Each value is checked where it is read, and an error
- * names the flag or the line, the value and what is allowed. All of them end the program with EXIT_CONFIG, which systemd doesn't restart after.
+ * Configuration: defaults, then hearth.conf (INI: name = value, the names of the flags; # and ;
+ * begin comments), then flags. Each value is checked where it is read, and an error names the flag
+ * or the line, the value and what is allowed. All of them end the program with EXIT_CONFIG, which
+ * systemd doesn't restart after.
  */
 #ifndef HEARTH_DAEMON_CONFIG_H
 #define HEARTH_DAEMON_CONFIG_H
@@ -12,7 +14,8 @@
 
 enum config_result { CONFIG_RUN = 0, CONFIG_HELP, CONFIG_VERSION };
 
-/* One of enum config_result, or ERR_INVAL, ERR_NOTFOUND (model, file), ERR_UNSUPPORTED, ERR_LIMIT … Reads the environment only for the default places (base/paths.h). */
+/* One of enum config_result, or ERR_INVAL, ERR_NOTFOUND (model, file), ERR_UNSUPPORTED, ERR_LIMIT …
+ * Reads the environment only for the default places (base/paths.h). */
 int config_load(int argc, char **argv, struct config *ret, struct err *e) MUST_USE;
 void config_done(struct config *c);
 

@@ -1,8 +1,9 @@
 /*
  * Connections: libevent's bufferevents below, http.c's requests above.
  *
- * Freeing is in one place: what goes wrong sets the state to CONN_DEAD, and the callback that libevent or the loop made into this file
- * frees the connection when it ends (reap). So no function here has to ask whether its connection is still there.
+ * Freeing is in one place: what goes wrong sets the state to CONN_DEAD, and the callback that
+ * libevent or the loop made into this file frees the connection when it ends (reap). So no function
+ * here has to ask whether its connection is still there.
  */
 #include "daemon/conn.h"
 
@@ -30,10 +31,19 @@
 #include "daemon/metrics.h"
 #include "daemon/respond.h"
 
-#define BACKLOG_BYTES (64 * 1024) /* the next request is looked at when less than this waits to be sent */
+#define BACKLOG_BYTES                                                                              \
+    (64 * 1024) /* the next request is looked at when less than this waits to be sent */
 #define ERROR_BODY_BYTES 8192
 
-enum conn_state { CONN_IDLE, CONN_READING, CONN_WAITING, CONN_STREAMING, CONN_CLOSING, CONN_LINGER, CONN_DEAD };
+enum conn_state {
+    CONN_IDLE,
+    CONN_READING,
+    CONN_WAITING,
+    CONN_STREAMING,
+    CONN_CLOSING,
+    CONN_LINGER,
+    CONN_DEAD
+};
 
 struct conn {
     struct net *net;
@@ -46,18 +56,18 @@ struct conn {
     bool is_tcp;
     char peer[OWNER_BYTES];       /* counted for the limit a peer */
     char unix_owner[OWNER_BYTES]; /* Unix: "uid:N", or "" */
-    char denied[ERR_TEXT_BYTES];            /* Unix: why not, or "" */
+    char denied[ERR_TEXT_BYTES];  /* Unix: why not, or "" */
     char key_owner[OWNER_BYTES];  /* TCP: of the last request's key */
     bool is_spare;                /* one too many: gets a 503 and goes */
 
     struct http *http;
     struct gate_pass pass;
-    bool is_skipping;  /* this request has had its answer; its body is dropped */
+    bool is_skipping; /* this request has had its answer; its body is dropped */
     bool has_eof;
-    bool keep_alive;   /* after the current answer */
+    bool keep_alive; /* after the current answer */
     bool is_head, can_stream;
-    bool has_place;    /* in net->sched */
-    size_t n_counted;  /* of the body, in net->n_body_bytes */
+    bool has_place;   /* in net->sched */
+    size_t n_counted; /* of the body, in net->n_body_bytes */
     size_t n_lingered;
     struct cancel *cancel;
 };
@@ -175,7 +185,8 @@ static void free_body(const void *data, size_t n, void *unused)
 /* Takes body. */
 static void send_owned(struct conn *c, char *body, size_t n)
 {
-    if (n == 0 || evbuffer_add_reference(bufferevent_get_output(c->bev), body, n, free_body, NULL) < 0) {
+    if (n == 0 ||
+        evbuffer_add_reference(bufferevent_get_output(c->bev), body, n, free_body, NULL) < 0) {
         if (n > 0)
             c->state = CONN_DEAD;
         free(body);
@@ -303,11 +314,13 @@ static void end_stream(struct conn *c)
 
 /* ---- requests ---- */
 
-/* An answer before the body has come: the body is dropped if it is short, else the connection closes after the answer. */
+/* An answer before the body has come: the body is dropped if it is short, else the connection
+ * closes after the answer. */
 static void refuse_early(struct conn *c, const struct http_error *bad)
 {
     const struct http_head *head = http_head(c->http);
-    /* Whether a client that waits for 100 will send its body after a refusal can't be known; a chunked body's length neither. */
+    /* Whether a client that waits for 100 will send its body after a refusal can't be known; a
+     * chunked body's length neither. */
     if (head->expects_continue || head->content_length > c->net->limits.drain_bytes)
         c->keep_alive = false;
     http_skip_body(c->http);
@@ -329,14 +342,16 @@ static int check_state(struct conn *c, struct http_error *bad)
         return -1;
     }
     if (state == DAEMON_FAILED) {
-        http_error_set(bad, 503, "model_failed", NULL, "the model could not be loaded: %s", net->d->load_error);
+        http_error_set(bad, 503, "model_failed", NULL, "the model could not be loaded: %s",
+                       net->d->load_error);
         return -1;
     }
     if (route->kind == ROUTE_TURN && sched_is_full(&net->sched)) {
-        http_error_set(bad, 503, "queue_full", NULL,
-                       "the queue is full: %d turns are running, and %d of at most %d wait; try again in %d s",
-                       net->sched.n_places - sched_queued(&net->sched), sched_queued(&net->sched),
-                       net->sched.queue, LIMIT_RETRY_AFTER_S);
+        http_error_set(
+            bad, 503, "queue_full", NULL,
+            "the queue is full: %d turns are running, and %d of at most %d wait; try again in %d s",
+            net->sched.n_places - sched_queued(&net->sched), sched_queued(&net->sched),
+            net->sched.queue, LIMIT_RETRY_AFTER_S);
         return -1;
     }
     return 0;
@@ -347,18 +362,21 @@ static int count_peer(const struct net *net, const struct conn *c, const char *n
     int n = 0;
     for (int i = 0; i < net->limits.connections + NET_SPARE_SLOTS; i++) {
         const struct conn *o = net->conns[i];
-        if (o && o != c && !o->is_spare && (strcmp(o->peer, name) == 0 || strcmp(o->key_owner, name) == 0))
+        if (o && o != c && !o->is_spare &&
+            (strcmp(o->peer, name) == 0 || strcmp(o->key_owner, name) == 0))
             n++;
     }
     return n;
 }
 
-/* TCP connections are counted by address when they come, and by their key's name once it is known. */
+/* TCP connections are counted by address when they come, and by their key's name once it is known.
+ * */
 static int check_key_limit(struct conn *c, struct http_error *bad)
 {
     if (!c->is_tcp || strcmp(c->key_owner, c->pass.owner) == 0)
         return 0;
-    if (c->pass.owner[0] && count_peer(c->net, c, c->pass.owner) >= c->net->limits.connections_peer) {
+    if (c->pass.owner[0] &&
+        count_peer(c->net, c, c->pass.owner) >= c->net->limits.connections_peer) {
         c->keep_alive = false;
         http_error_set(bad, 503, "too_many_connections", NULL, "%s has %d connections already",
                        c->pass.owner, c->net->limits.connections_peer);
@@ -482,7 +500,8 @@ static void on_request(struct conn *c)
         http_next(c->http);
         c->state = CONN_IDLE;
         arm(c, c->net->limits.idle_ms);
-    } else if (c->pass.route && c->pass.route->kind != ROUTE_HEALTH && c->pass.route->kind != ROUTE_METRICS) {
+    } else if (c->pass.route && c->pass.route->kind != ROUTE_HEALTH &&
+               c->pass.route->kind != ROUTE_METRICS) {
         give_to_history(c);
     } else {
         answer_own(c);
@@ -502,7 +521,8 @@ static void check_ceilings(struct conn *c)
     if (c->net->n_body_bytes <= c->net->limits.bodies_bytes)
         return;
     struct http_error bad;
-    http_error_set(&bad, 503, "too_many_bodies", NULL, "too many long requests are coming in at once");
+    http_error_set(&bad, 503, "too_many_bodies", NULL,
+                   "too many long requests are coming in at once");
     answer_and_close(c, &bad);
 }
 
@@ -530,7 +550,8 @@ static bool step(struct conn *c)
         on_request(c);
         break;
     case HTTP_STEP_BAD:
-        /* A second answer to a request that was refused already would be taken for the next one's. */
+        /* A second answer to a request that was refused already would be taken for the next one's.
+         * */
         if (c->is_skipping)
             begin_closing(c);
         else
@@ -564,8 +585,8 @@ static void process(struct conn *c)
     } else if (is_busy && input_bytes(c) >= c->net->limits.input_bytes) {
         static struct log_limit lim = {.burst = 5};
         if (log_allowed(&lim))
-            log_warn("%s: connection dropped: more than %zu bytes sent ahead during an answer", c->peer,
-                     c->net->limits.input_bytes);
+            log_warn("%s: connection dropped: more than %zu bytes sent ahead during an answer",
+                     c->peer, c->net->limits.input_bytes);
         c->net->n_dropped++;
         c->state = CONN_DEAD;
     } else if (c->has_eof && !is_busy && c->state != CONN_DEAD && output_bytes(c) < BACKLOG_BYTES) {
@@ -623,7 +644,8 @@ static void on_event(struct bufferevent *bev, short what, void *arg)
         c->state = CONN_DEAD;
     if ((what & BEV_EVENT_TIMEOUT) != 0) {
         c->net->n_dropped++;
-        log_debug("%s: connection dropped: no byte was taken for %d ms", c->peer, c->net->limits.stall_ms);
+        log_debug("%s: connection dropped: no byte was taken for %d ms", c->peer,
+                  c->net->limits.stall_ms);
     }
     reap(c);
 }
@@ -635,11 +657,12 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     struct conn *c = arg;
     struct http_error bad;
     if (c->state == CONN_IDLE && output_bytes(c) > 0) {
-        arm(c, c->net->limits.idle_ms); /* a slow reader of the last answer: the stall limit watches it */
+        arm(c, c->net->limits
+                   .idle_ms); /* a slow reader of the last answer: the stall limit watches it */
     } else if (c->state == CONN_READING && !c->is_skipping) {
         bool has_head = http_head(c->http)->method != NULL;
-        http_error_set(&bad, 408, "request_timeout", NULL, "the request's %s did not come within %d s",
-                       has_head ? "body" : "head",
+        http_error_set(&bad, 408, "request_timeout", NULL,
+                       "the request's %s did not come within %d s", has_head ? "body" : "head",
                        (has_head ? c->net->limits.body_ms : c->net->limits.header_ms) / 1000);
         answer_and_close(c, &bad);
     } else {
@@ -731,7 +754,8 @@ void conn_open(struct net *net, int fd, const struct listener *l, const char *tc
             close(fd);
         c->state = CONN_DEAD;
     } else if (c->is_spare) {
-        turn_away(c, is_peer_full ? "you have too many connections already" : "the daemon has too many connections");
+        turn_away(c, is_peer_full ? "you have too many connections already"
+                                  : "the daemon has too many connections");
     } else {
         arm(c, net->limits.idle_ms);
     }
@@ -754,7 +778,8 @@ static void check_backlog(struct conn *c)
         return;
     static struct log_limit lim = {.burst = 5};
     if (log_allowed(&lim))
-        log_warn("%s: connection dropped: %zu bytes of an answer wait to be read", c->peer, output_bytes(c));
+        log_warn("%s: connection dropped: %zu bytes of an answer wait to be read", c->peer,
+                 output_bytes(c));
     c->net->n_dropped++;
     c->state = CONN_DEAD;
 }
@@ -774,7 +799,8 @@ static void answer_reply(struct conn *c, struct reply *r)
     if (c->state == CONN_STREAMING && (r->kind == REPLY_WHOLE || is_lost)) {
         c->state = CONN_DEAD; /* without the last chunk: the client sees that it was cut */
     } else if (is_lost || (r->kind == REPLY_STREAM_BEGIN && !c->can_stream)) {
-        http_error_set(&bad, 500, NULL, NULL, "%s", is_lost ? "out of memory" : "HTTP/1.0 can't stream");
+        http_error_set(&bad, 500, NULL, NULL, "%s",
+                       is_lost ? "out of memory" : "HTTP/1.0 can't stream");
         answer_and_close(c, &bad);
     } else if (r->kind == REPLY_WHOLE) {
         struct respond head = {.status = r->status,
@@ -808,7 +834,8 @@ void conn_reply(struct net *net, struct reply *r)
     reply_free(r);
 }
 
-/* A stream's last event. The chat format has bare data lines, Responses names its events: an error event is understood by both. */
+/* A stream's last event. The chat format has bare data lines, Responses names its events: an error
+ * event is understood by both. */
 static void fail_stream(struct conn *c, const struct http_error *error)
 {
     struct buf body;

@@ -1,5 +1,6 @@
 /*
- * What the threads of hearthd share: const configuration, the mailboxes, the model once it is loaded, counters. No locks: what changes is atomic.
+ * What the threads of hearthd share: const configuration, the mailboxes, the model once it is
+ * loaded, counters. No locks: what changes is atomic.
  *
  *      loop (main thread) ──request──► history ──turn──► worker ──turn──► history ──reply──► loop
  *                                                          └────────reply (stream)──────────► loop
@@ -37,7 +38,8 @@ enum daemon_state { DAEMON_LOADING, DAEMON_READY, DAEMON_STOPPING, DAEMON_FAILED
 struct counters {
     _Atomic uint64_t requests, errors_4xx, errors_5xx, refused_503, canceled;
     _Atomic uint64_t turns_started, turns_done;
-    _Atomic uint64_t prompt_tokens, cached_tokens, cached_ram, cached_disk, cached_shared, computed_tokens, generated_tokens;
+    _Atomic uint64_t prompt_tokens, cached_tokens, cached_ram, cached_disk, cached_shared,
+        computed_tokens, generated_tokens;
     _Atomic uint64_t cache_hits, cache_misses;        /* turns with and without any cached token */
     _Atomic uint64_t prefill_us, decode_us, saved_us;
     _Atomic uint64_t kv_blocks, kv_bytes, kv_bytes_max, kv_evicted;

@@ -1,7 +1,8 @@
 /*
- * The gate. On TCP any program and any web page of this machine can knock: so the Host must name loopback (a page whose name was
- * pointed here says another), an Origin must be the configured one, and a key is always asked for — but of a CORS preflight, which by
- * its standard carries none and is answered with headers only.
+ * The gate. On TCP any program and any web page of this machine can knock: so the Host must name
+ * loopback (a page whose name was pointed here says another), an Origin must be the configured one,
+ * and a key is always asked for — but of a CORS preflight, which by its standard carries none and
+ * is answered with headers only.
  */
 #include "daemon/gate.h"
 
@@ -13,13 +14,15 @@ static int check_tcp(const struct gate *g, const struct http_head *head, struct 
 {
     if (head->host && !owner_host_is_loopback(head->host)) {
         http_error_set(bad, 403, "host_not_allowed", NULL,
-                       "Host is \"%.100s\", but only localhost, 127.x.x.x and [::1] are answered", head->host);
+                       "Host is \"%.100s\", but only localhost, 127.x.x.x and [::1] are answered",
+                       head->host);
         return -1;
     }
     if (head->origin && !(g->cors_origin && strcmp(head->origin, g->cors_origin) == 0)) {
-        http_error_set(bad, 403, "origin_not_allowed", NULL,
-                       "pages of the origin \"%.100s\" may not call here (cors-origin names the one that may)",
-                       head->origin);
+        http_error_set(
+            bad, 403, "origin_not_allowed", NULL,
+            "pages of the origin \"%.100s\" may not call here (cors-origin names the one that may)",
+            head->origin);
         return -1;
     }
     ret->is_cors = head->origin != NULL;
@@ -28,8 +31,9 @@ static int check_tcp(const struct gate *g, const struct http_head *head, struct 
         return 0;
     ret->wants_key = true;
     http_error_set(bad, 401, "invalid_api_key", NULL, "%s",
-                   head->authorization ? "this API key is not known here (Authorization: Bearer KEY)"
-                                       : "an API key is needed: Authorization: Bearer KEY");
+                   head->authorization
+                       ? "this API key is not known here (Authorization: Bearer KEY)"
+                       : "an API key is needed: Authorization: Bearer KEY");
     return -1;
 }
 

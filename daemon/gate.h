@@ -1,5 +1,6 @@
 /*
- * What is decided when a request's head is there and its body isn't: who asks, whether they may, and whether the path exists. Pure.
+ * What is decided when a request's head is there and its body isn't: who asks, whether they may,
+ * and whether the path exists. Pure.
  */
 #ifndef HEARTH_DAEMON_GATE_H
 #define HEARTH_DAEMON_GATE_H
@@ -13,10 +14,10 @@
 /* The connection's side. */
 struct gate {
     bool is_tcp;
-    const struct keys *keys;  /* TCP */
-    const char *cors_origin;  /* TCP: the one Origin that may call, or NULL */
-    const char *unix_owner;   /* Unix: "uid:N", or "" if denied */
-    const char *denied;       /* Unix: why this peer may not ask, or "" */
+    const struct keys *keys; /* TCP */
+    const char *cors_origin; /* TCP: the one Origin that may call, or NULL */
+    const char *unix_owner;  /* Unix: "uid:N", or "" if denied */
+    const char *denied;      /* Unix: why this peer may not ask, or "" */
 };
 
 struct gate_pass {
@@ -28,6 +29,7 @@ struct gate_pass {
 };
 
 /* 0, or −1 with the error to answer; *ret is filled as far as it is known in both cases. */
-int gate_check(const struct gate *g, const struct http_head *head, struct gate_pass *ret, struct http_error *bad);
+int gate_check(const struct gate *g, const struct http_head *head, struct gate_pass *ret,
+               struct http_error *bad);
 
 #endif

@@ -1,9 +1,11 @@
 /*
- * HTTP requests over http-parser 2.9.4. The parser is paused when the head is complete and when the message is, so that the
- * connection can decide between; its callbacks gather the few headers that we use, everything else is dropped as it comes.
+ * HTTP requests over http-parser 2.9.4. The parser is paused when the head is complete and when the
+ * message is, so that the connection can decide between; its callbacks gather the few headers that
+ * we use, everything else is dropped as it comes.
  *
- * Folded headers can't be told from split ones in the callbacks, so the raw bytes of the head are watched for a line that begins with
- * white space (find_fold); bytes from there on are never given to the parser.
+ * Folded headers can't be told from split ones in the callbacks, so the raw bytes of the head are
+ * watched for a line that begins with white space (find_fold); bytes from there on are never given
+ * to the parser.
  */
 #include "daemon/http.h"
 
@@ -41,14 +43,14 @@ struct http {
     struct http_limits limits;
 
     /* The head so far. */
-    size_t n_head;        /* bytes of it */
+    size_t n_head; /* bytes of it */
     bool is_head_done, is_body_done, has_lines;
-    bool is_line_start;   /* the next byte begins a line after the request line */
+    bool is_line_start; /* the next byte begins a line after the request line */
     struct buf target;
     char name[FIELD_BYTES];
-    size_t n_name;        /* may exceed FIELD_BYTES: then it is none of ours */
+    size_t n_name; /* may exceed FIELD_BYTES: then it is none of ours */
     bool in_value;
-    enum field field;     /* whose value is being read */
+    enum field field; /* whose value is being read */
     struct buf values[N_FIELDS];
     int n_seen[N_FIELDS];
 
@@ -85,10 +87,11 @@ static int refuse_long_body(struct http *h)
 static int refuse_long_head(struct http *h)
 {
     if (!h->is_bad)
-        http_error_set(h->bad, 431, "header_too_large", NULL,
-                       "request line and headers (or the trailers) are longer than the %zu bytes that "
-                       "they may have",
-                       h->limits.header_bytes);
+        http_error_set(
+            h->bad, 431, "header_too_large", NULL,
+            "request line and headers (or the trailers) are longer than the %zu bytes that "
+            "they may have",
+            h->limits.header_bytes);
     h->is_bad = true;
     return -1;
 }
@@ -138,7 +141,8 @@ static int on_header_field(http_parser *p, const char *at, size_t n)
     }
     for (size_t i = 0; i < n; i++) {
         if (!is_token_char(at[i]))
-            return refuse(h, 400, "bad_request", "a header's name holds a character that it may not hold");
+            return refuse(h, 400, "bad_request",
+                          "a header's name holds a character that it may not hold");
         if (h->n_name < FIELD_BYTES)
             h->name[h->n_name] = at[i];
         h->n_name++;
@@ -149,7 +153,8 @@ static int on_header_field(http_parser *p, const char *at, size_t n)
 static enum field find_field(const struct http *h)
 {
     for (enum field f = FIELD_HOST; f < N_FIELDS; f++)
-        if (strlen(field_names[f]) == h->n_name && strncasecmp(field_names[f], h->name, h->n_name) == 0)
+        if (strlen(field_names[f]) == h->n_name &&
+            strncasecmp(field_names[f], h->name, h->n_name) == 0)
             return f;
     return FIELD_OTHER;
 }
@@ -197,7 +202,8 @@ static const char *value_of(struct http *h, enum field f)
     return v->data ? v->data : "";
 }
 
-/* Origin form "/path?query", absolute form "http://host/path?query", or "*" for OPTIONS. A fragment is dropped. */
+/* Origin form "/path?query", absolute form "http://host/path?query", or "*" for OPTIONS. A fragment
+ * is dropped. */
 static int read_target(struct http *h)
 {
     const char *t = h->target.data;
@@ -215,12 +221,14 @@ static int read_target(struct http *h)
     if (n_path > 0 && t[0] != '/' && !is_star)
         return refuse(h, 400, "bad_request", "the request's target is no path");
 
-    int rc = n_path > 0 ? http_unescape(t, n_path, false, &h->path) : http_unescape("/", 1, false, &h->path);
+    int rc = n_path > 0 ? http_unescape(t, n_path, false, &h->path)
+                        : http_unescape("/", 1, false, &h->path);
     if (rc == ERR_NOMEM)
         return refuse(h, 503, "out_of_memory", "out of memory");
     if (rc < 0)
-        return refuse(h, 400, "bad_request",
-                      "the request's path holds a bad percent-escape, a NUL, or text that isn't UTF-8");
+        return refuse(
+            h, 400, "bad_request",
+            "the request's path holds a bad percent-escape, a NUL, or text that isn't UTF-8");
     h->head.path = h->path;
     /* The query stands in `target`; the NUL goes where its fragment or its end is. */
     h->head.query = "";
@@ -268,7 +276,8 @@ static int on_headers_complete(http_parser *p)
     h->head.keep_alive = http_should_keep_alive(p) != 0;
     h->head.expects_continue =
         h->n_seen[FIELD_EXPECT] > 0 && p->http_minor == 1 && h->head.content_length > 0;
-    /* "Upgrade: h2c" (curl --http2) is an offer that may be ignored; left set, the parser would take the rest as another protocol. */
+    /* "Upgrade: h2c" (curl --http2) is an offer that may be ignored; left set, the parser would
+     * take the rest as another protocol. */
     p->upgrade = 0;
     h->is_head_done = true;
     http_parser_pause(p, 1);
@@ -356,7 +365,8 @@ void http_next(struct http *h)
 }
 
 /*
- * How many of data[0, n) may go to the parser before a line that begins with white space. Empty lines before the request line don't count as lines.
+ * How many of data[0, n) may go to the parser before a line that begins with white space. Empty
+ * lines before the request line don't count as lines.
  */
 static size_t find_fold(struct http *h, const char *data, size_t n)
 {
@@ -410,7 +420,8 @@ static size_t push_head(struct http *h, const char *data, size_t n)
     if (h->is_bad || h->is_head_done)
         return used;
     if (clean < part)
-        refuse(h, 400, "bad_request", "a header is folded over two lines, which HTTP/1.1 has abolished");
+        refuse(h, 400, "bad_request",
+               "a header is folded over two lines, which HTTP/1.1 has abolished");
     else if (h->n_head == h->limits.header_bytes)
         refuse_long_head(h);
     return used;

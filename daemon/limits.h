@@ -1,23 +1,30 @@
 /*
- * Every limit and default of the daemon, in one table (and in hearthd(8)). Each has its error; base/ holds the limits of its own parsers.
+ * Every limit and default of the daemon, in one table (and in hearthd(8)). Each has its error;
+ * base/ holds the limits of its own parsers.
  */
 #ifndef HEARTH_DAEMON_LIMITS_H
 #define HEARTH_DAEMON_LIMITS_H
 
 /* HTTP */
 #define LIMIT_HEADER_BYTES (16 * 1024)       /* 431 */
-#define LIMIT_HEADER_MS (10 * 1000)          /* 408: from the first byte to the end of the headers */
+#define LIMIT_HEADER_MS (10 * 1000)          /* 408: from the first byte to the end of the
+                                              * headers */
 #define LIMIT_BODY_BYTES (8 * 1024 * 1024)   /* 413 */
 #define LIMIT_BODY_MS (60 * 1000)            /* 408: whole body */
 #define LIMIT_IDLE_MS (120 * 1000)           /* keep-alive between requests */
 #define LIMIT_CONNECTIONS 256                /* 503 and close */
 #define LIMIT_CONNECTIONS_PEER 64            /* a uid, or a key's name, or a TCP address */
-#define LIMIT_DRAIN_BYTES (64 * 1024)        /* of an unread body after an early error; more closes */
+#define LIMIT_DRAIN_BYTES (64 * 1024)        /* of an unread body after an early error; more
+                                              * closes */
 #define LIMIT_OUTPUT_BYTES (8 * 1024 * 1024) /* waiting for a slow reader; more cancels */
-#define LIMIT_BODIES_BYTES (128 * 1024 * 1024) /* bodies on their way in, of all connections; more is 503 */
-#define LIMIT_INPUT_BYTES (64 * 1024)        /* sent ahead while a request is being answered; more closes */
-#define LIMIT_LINGER_MS (2 * 1000)           /* a closing connection is read so long, so that its last answer arrives */
-#define LIMIT_STALL_MS (60 * 1000)           /* a reader that takes no byte for so long is dropped */
+#define LIMIT_BODIES_BYTES (128 * 1024 * 1024) /* bodies on their way in, of all connections;
+                                                * more is 503 */
+#define LIMIT_INPUT_BYTES (64 * 1024)        /* sent ahead while a request is being answered;
+                                              * more closes */
+#define LIMIT_LINGER_MS (2 * 1000)           /* a closing connection is read so long, so that its
+                                              * last answer arrives */
+#define LIMIT_STALL_MS (60 * 1000)           /* a reader that takes no byte for so long is
+                                              * dropped */
 
 /* Turns */
 #define DEFAULT_CTX 8192                     /* min(model, this, what memory holds) */

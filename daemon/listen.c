@@ -1,9 +1,10 @@
 /*
- * Listening sockets. fchmod on a socket before bind gives the file its mode from the first instant (Linux); umask would do it too, but is
- * the process's.
+ * Listening sockets. fchmod on a socket before bind gives the file its mode from the first instant
+ * (Linux); umask would do it too, but is the process's.
  *
- * Finding out whether someone lives behind a socket file: a non-blocking connect. Refused means that nobody listens — which is also what a socket says that
- * is bound and doesn't listen yet, and that is why the state directory's lock is taken before.
+ * Finding out whether someone lives behind a socket file: a non-blocking connect. Refused means
+ * that nobody listens — which is also what a socket says that is bound and doesn't listen yet, and
+ * that is why the state directory's lock is taken before.
  */
 #include "daemon/listen.h"
 
@@ -45,7 +46,8 @@ static int check_dead(const struct sockaddr_un *a, const char *path, struct err 
         return 0;
     if (rc == 0 || why == EAGAIN)
         return err_set(e, ERR_BUSY, "socket %s: another daemon is listening there", path);
-    return err_sys(e, why, "socket %s is there, and whether a daemon lives behind it can't be told", path);
+    return err_sys(e, why, "socket %s is there, and whether a daemon lives behind it can't be told",
+                   path);
 }
 
 /* Removes a socket file that nobody listens on. */
@@ -55,7 +57,9 @@ static int clear_path(const struct sockaddr_un *a, const char *path, struct err 
     if (lstat(path, &st) < 0)
         return errno == ENOENT ? 0 : err_sys(e, errno, "socket %s", path);
     if (!S_ISSOCK(st.st_mode))
-        return err_set(e, ERR_INVAL, "socket %s: there is something else by that name (no socket); it is left alone", path);
+        return err_set(
+            e, ERR_INVAL,
+            "socket %s: there is something else by that name (no socket); it is left alone", path);
     int rc = check_dead(a, path, e);
     if (rc < 0)
         return rc;
@@ -79,7 +83,8 @@ static int make_parent(const char *path, struct err *e)
     return rc;
 }
 
-static int bind_unix(int fd, const struct sockaddr_un *a, int mode, struct listener *ret, struct err *e)
+static int bind_unix(int fd, const struct sockaddr_un *a, int mode, struct listener *ret,
+                     struct err *e)
 {
     if (fchmod(fd, (mode_t)mode) < 0 || bind(fd, (const struct sockaddr *)a, sizeof(*a)) < 0)
         return err_sys(e, errno, "socket %s", a->sun_path);
@@ -101,8 +106,10 @@ int listen_unix(const char *path, int mode, struct listener *ret, struct err *e)
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     size_t n = strlen(path);
     if (n > SOCKET_PATH_MAX)
-        return err_set(e, ERR_LIMIT, "socket path %s has %zu bytes, more than the %d that a Unix socket's name may have",
-                       path, n, SOCKET_PATH_MAX);
+        return err_set(
+            e, ERR_LIMIT,
+            "socket path %s has %zu bytes, more than the %d that a Unix socket's name may have",
+            path, n, SOCKET_PATH_MAX);
     if (n == 0)
         return err_set(e, ERR_INVAL, "socket: the path is empty");
     memcpy(a.sun_path, path, n + 1);
@@ -129,7 +136,8 @@ int listen_unix(const char *path, int mode, struct listener *ret, struct err *e)
 }
 
 /* host[0, n): an address of loopback. */
-static int parse_host(const char *host, size_t n, int port, struct sockaddr_storage *ret, socklen_t *ret_len)
+static int parse_host(const char *host, size_t n, int port, struct sockaddr_storage *ret,
+                      socklen_t *ret_len)
 {
     char text[64];
     if (n >= sizeof(text))
@@ -141,26 +149,33 @@ static int parse_host(const char *host, size_t n, int port, struct sockaddr_stor
         struct sockaddr_in6 *a = (struct sockaddr_in6 *)ret;
         *a = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
         *ret_len = sizeof(*a);
-        return inet_pton(AF_INET6, text + 1, &a->sin6_addr) == 1 && IN6_IS_ADDR_LOOPBACK(&a->sin6_addr) ? 0
-                                                                                                     : ERR_INVAL;
+        return inet_pton(AF_INET6, text + 1, &a->sin6_addr) == 1 &&
+                       IN6_IS_ADDR_LOOPBACK(&a->sin6_addr)
+                   ? 0
+                   : ERR_INVAL;
     }
     struct sockaddr_in *a = (struct sockaddr_in *)ret;
     *a = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     *ret_len = sizeof(*a);
     const char *v4 = strcmp(text, "localhost") == 0 ? "127.0.0.1" : text;
-    return inet_pton(AF_INET, v4, &a->sin_addr) == 1 && (ntohl(a->sin_addr.s_addr) >> 24) == 127 ? 0 : ERR_INVAL;
+    return inet_pton(AF_INET, v4, &a->sin_addr) == 1 && (ntohl(a->sin_addr.s_addr) >> 24) == 127
+               ? 0
+               : ERR_INVAL;
 }
 
-static int parse_host_port(const char *s, struct sockaddr_storage *ret, socklen_t *ret_len, struct err *e)
+static int parse_host_port(const char *s, struct sockaddr_storage *ret, socklen_t *ret_len,
+                           struct err *e)
 {
     const char *colon = strrchr(s, ':');
     char *end = NULL;
     long port = colon && colon[1] >= '0' && colon[1] <= '9' ? strtol(colon + 1, &end, 10) : -1;
     if (port < 0 || port > 65535 || *end != '\0')
-        return err_set(e, ERR_INVAL, "listen \"%s\": HOST:PORT is wanted, with a port from 0 to 65535", s);
+        return err_set(e, ERR_INVAL,
+                       "listen \"%s\": HOST:PORT is wanted, with a port from 0 to 65535", s);
     *ret = (struct sockaddr_storage){0};
     if (colon == s || parse_host(s, (size_t)(colon - s), (int)port, ret, ret_len) < 0)
-        return err_set(e, ERR_INVAL, "listen \"%s\": only loopback is allowed: 127.x.x.x, localhost or [::1]", s);
+        return err_set(e, ERR_INVAL,
+                       "listen \"%s\": only loopback is allowed: 127.x.x.x, localhost or [::1]", s);
     return 0;
 }
 
@@ -202,8 +217,9 @@ int listen_tcp(const char *host_port, struct listener *ret, struct err *e)
     /* Without it a restart within a minute is refused because of old connections. */
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
     if (bind(fd, (const struct sockaddr *)&a, n) < 0 || listen(fd, LISTEN_BACKLOG) < 0) {
-        rc = errno == EADDRINUSE ? err_set(e, ERR_BUSY, "listen %s: another program is listening there", host_port)
-                                 : err_sys(e, errno, "listen %s", host_port);
+        rc = errno == EADDRINUSE
+                 ? err_set(e, ERR_BUSY, "listen %s: another program is listening there", host_port)
+                 : err_sys(e, errno, "listen %s", host_port);
         close(fd);
         return rc;
     }
@@ -222,18 +238,21 @@ int listen_activated(struct listener *ret, int max, int *ret_n, struct err *e)
     for (int i = 0; i < n; i++) {
         int fd = FIRST_ACTIVATED_FD + i;
         if (!notify_is_unix_listener(fd))
-            return err_set(e, ERR_INVAL, "systemd passed descriptor %d, which is no listening Unix stream socket "
-                                         "(TCP goes by --listen)",
+            return err_set(e, ERR_INVAL,
+                           "systemd passed descriptor %d, which is no listening Unix stream socket "
+                           "(TCP goes by --listen)",
                            fd);
         /* They come blocking. */
         int flags = fcntl(fd, F_GETFL);
-        if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
+        if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ||
+            fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
             return err_sys(e, errno, "descriptor %d from systemd", fd);
         struct sockaddr_un a = {0};
         socklen_t len = sizeof(a);
         getsockname(fd, (struct sockaddr *)&a, &len);
         ret[i] = (struct listener){.fd = fd, .is_activated = true};
-        snprintf(ret[i].name, sizeof(ret[i].name), "unix:%.*s (from systemd)", (int)sizeof(a.sun_path), a.sun_path);
+        snprintf(ret[i].name, sizeof(ret[i].name), "unix:%.*s (from systemd)",
+                 (int)sizeof(a.sun_path), a.sun_path);
     }
     *ret_n = n;
     return 0;
@@ -244,8 +263,10 @@ void listen_done(struct listener *l)
     if (l->fd < 0)
         return;
     struct stat st;
-    /* Unlinked while the socket still listens and the lock is held: nobody else can have taken the name as free. */
-    if (l->path && lstat(l->path, &st) == 0 && S_ISSOCK(st.st_mode) && st.st_dev == l->dev && st.st_ino == l->ino)
+    /* Unlinked while the socket still listens and the lock is held: nobody else can have taken the
+     * name as free. */
+    if (l->path && lstat(l->path, &st) == 0 && S_ISSOCK(st.st_mode) && st.st_dev == l->dev &&
+        st.st_ino == l->ino)
         unlink(l->path);
     close(l->fd);
     free(l->path);

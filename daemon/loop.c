@@ -1,5 +1,6 @@
 /*
- * The event loop. Mailboxes are eventfds, ordinary read events: no other thread ever calls libevent, so it needs no locks.
+ * The event loop. Mailboxes are eventfds, ordinary read events: no other thread ever calls
+ * libevent, so it needs no locks.
  */
 #include "daemon/loop.h"
 
@@ -37,7 +38,8 @@ struct loop {
     struct event *mail, *term, *interrupt, *pause, *status, *watchdog, *flush;
     struct accepter accepters[LISTENERS_MAX];
     struct watchdog fed;
-    struct mail *stop_worker, *stop_history; /* made ahead: stopping needs no memory. The receivers free them */
+    struct mail *stop_worker,
+        *stop_history; /* made ahead: stopping needs no memory. The receivers free them */
     bool is_stopping, is_flushing, has_failed;
     int n_stopped;
     int64_t t_flush_ms;
@@ -56,7 +58,8 @@ static void start_timer(struct event *ev, int ms)
 
 /* ---- accepting ---- */
 
-static void on_accept(struct evconnlistener *ev, evutil_socket_t fd, struct sockaddr *addr, int n, void *arg)
+static void on_accept(struct evconnlistener *ev, evutil_socket_t fd, struct sockaddr *addr, int n,
+                      void *arg)
 {
     (void)ev;
     (void)n;
@@ -81,7 +84,8 @@ static void pause_accepting(struct loop *l, bool is_paused)
     }
 }
 
-/* accept failed: descriptors or memory have run out. The waiting connection stays readable, so trying on at once would spin. */
+/* accept failed: descriptors or memory have run out. The waiting connection stays readable, so
+ * trying on at once would spin. */
 static void on_accept_error(struct evconnlistener *ev, void *arg)
 {
     (void)ev;
@@ -89,8 +93,8 @@ static void on_accept_error(struct evconnlistener *ev, void *arg)
     int why = errno;
     static struct log_limit lim = {.burst = 3};
     if (log_allowed(&lim))
-        log_warn("accepting on %s fails (%s); trying again in %d ms", a->listener->name, strerror(why),
-                 ACCEPT_PAUSE_MS);
+        log_warn("accepting on %s fails (%s); trying again in %d ms", a->listener->name,
+                 strerror(why), ACCEPT_PAUSE_MS);
     pause_accepting(a->loop, true);
     start_timer(a->loop->pause, ACCEPT_PAUSE_MS);
 }
@@ -115,7 +119,8 @@ static void stop_accepting(struct loop *l)
 
 /* ---- stopping ---- */
 
-/* Of last resort: history is WAL, nothing that was committed is lost. Only async-signal-safe calls. */
+/* Of last resort: history is WAL, nothing that was committed is lost. Only async-signal-safe calls.
+ * */
 static void end_now(int sig)
 {
     static const char late[] = "error: stopping took too long; ending at once\n";
@@ -163,7 +168,8 @@ static void begin_flush(struct loop *l)
     l->is_flushing = true;
     struct http_error bad;
     if (l->has_failed)
-        http_error_set(&bad, 503, "model_failed", NULL, "the model could not be loaded: %s", l->net.d->load_error);
+        http_error_set(&bad, 503, "model_failed", NULL, "the model could not be loaded: %s",
+                       l->net.d->load_error);
     else
         http_error_set(&bad, 503, "stopping", NULL, "the daemon is stopping");
     conn_fail_all(&l->net, &bad);
@@ -229,7 +235,8 @@ static void on_state(struct loop *l)
         log_error("the model could not be loaded: %s", d->load_error);
         notify_failed(d->load_error);
         struct http_error bad;
-        http_error_set(&bad, 503, "model_failed", NULL, "the model could not be loaded: %s", d->load_error);
+        http_error_set(&bad, 503, "model_failed", NULL, "the model could not be loaded: %s",
+                       d->load_error);
         conn_fail_all(&l->net, &bad);
         begin_stop(l, "without a model there is nothing to do");
     }
@@ -287,7 +294,8 @@ static void on_watchdog(evutil_socket_t fd, short what, void *arg)
     (void)what;
     struct loop *l = arg;
     struct daemon *d = l->net.d;
-    uint64_t worker = l->o.worker_progress ? l->o.worker_progress(d) : atomic_load(&d->n.worker_ticks);
+    uint64_t worker =
+        l->o.worker_progress ? l->o.worker_progress(d) : atomic_load(&d->n.worker_ticks);
     if (watchdog_check(&l->fed, &d->n, worker, atomic_load(&d->n.history_ticks)))
         notify_watchdog();
 }
@@ -301,7 +309,8 @@ static int listen_all(struct loop *l, struct err *e)
         a->loop = l;
         a->listener = &l->o.listeners[i];
         /* Backlog 0: it listens already. The socket itself stays main's. */
-        a->ev = evconnlistener_new(l->net.base, on_accept, a, LEV_OPT_CLOSE_ON_EXEC, 0, a->listener->fd);
+        a->ev = evconnlistener_new(l->net.base, on_accept, a, LEV_OPT_CLOSE_ON_EXEC, 0,
+                                   a->listener->fd);
         if (!a->ev)
             return err_set(e, ERR_NOMEM, "listening on %s: out of memory", a->listener->name);
         evconnlistener_set_error_cb(a->ev, on_accept_error);
@@ -321,7 +330,8 @@ static int make_events(struct loop *l, struct err *e)
     l->flush = evtimer_new(base, on_flush, l);
     l->stop_worker = new_stop();
     l->stop_history = new_stop();
-    if (!l->stop_worker || !l->stop_history || !l->mail || !l->term || !l->interrupt || !l->pause || !l->status || !l->watchdog || !l->flush)
+    if (!l->stop_worker || !l->stop_history || !l->mail || !l->term || !l->interrupt || !l->pause ||
+        !l->status || !l->watchdog || !l->flush)
         return err_set(e, ERR_NOMEM, "the event loop: out of memory");
     event_add(l->mail, NULL);
     if (l->o.handle_signals) {
@@ -353,11 +363,13 @@ int loop_new(const struct loop_options *o, struct loop **ret, struct err *e)
         return err_set(e, ERR_NOMEM, "the event loop: out of memory");
     size_t n = (size_t)o->limits.connections + NET_SPARE_SLOTS;
     *l = (struct loop){.o = *o};
-    l->net = (struct net){.d = o->d, .limits = o->limits, .keys = o->keys, .on_cancel = o->on_cancel};
+    l->net =
+        (struct net){.d = o->d, .limits = o->limits, .keys = o->keys, .on_cancel = o->on_cancel};
     sched_init(&l->net.sched, o->d->config->parallel, o->d->config->queue);
     l->net.conns = calloc(n, sizeof(*l->net.conns));
     l->net.base = event_base_new();
-    int rc = l->net.conns && l->net.base ? 0 : err_set(e, ERR_NOMEM, "the event loop can't be made");
+    int rc =
+        l->net.conns && l->net.base ? 0 : err_set(e, ERR_NOMEM, "the event loop can't be made");
     if (rc == 0)
         rc = make_events(l, e);
     if (rc == 0)
@@ -378,6 +390,11 @@ int loop_run(struct loop *l)
     return rc < 0 || l->has_failed ? ERR_IO : 0;
 }
 
+void loop_abandon(struct loop *l)
+{
+    send_stop(&l->net.d->history, &l->stop_history);
+}
+
 void loop_free(struct loop *l)
 {
     if (!l)
@@ -385,7 +402,8 @@ void loop_free(struct loop *l)
     if (l->net.conns)
         conn_free_all(&l->net);
     stop_accepting(l);
-    struct event *events[] = {l->mail, l->term, l->interrupt, l->pause, l->status, l->watchdog, l->flush};
+    struct event *events[] = {l->mail,   l->term,     l->interrupt, l->pause,
+                              l->status, l->watchdog, l->flush};
     for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++)
         if (events[i])
             event_free(events[i]);

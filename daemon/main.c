@@ -1,16 +1,18 @@
 /*
  * hearthd: start and stop.
  *
- *   start   umask, configuration, lock of the state directory, sockets, mailboxes, history thread (opens the database), worker thread (loads the
- *           model); then the loop runs on the main thread and answers /health from the first moment on
- *   stop    1  systemd is told, listeners off, a timer of last resort is set         (loop.c, which does 1 to 4)
+ *   start   umask, configuration, lock of the state directory, sockets, mailboxes, history thread
+ *           (opens the database), worker thread (loads the model); then the loop runs on the main
+ *           thread and answers /health from the first moment on
+ *   stop    1  systemd is told, listeners off, a timer of last resort is set (1 to 4: loop.c)
  *           2  worker and history are asked to end; the running pass is interrupted
  *           3  running turns end with an error in their stream, what they have is stored
  *           4  waiting requests get a 503, output is flushed for at most a second
  *           5  history thread joined: the database is checkpointed and closed
  *           6  worker thread joined: the engine is closed
  *           7  sockets closed, our socket file unlinked if it is still ours, the lock released
- *           What takes longer than LIMIT_STOP_MS in all, or a second signal: _exit(1). Nothing that was committed is lost by it.
+ *           What takes longer than LIMIT_STOP_MS in all, or a second signal: _exit(1). Nothing that
+ *           was committed is lost by it.
  *
  * Exit status: 0 stopped as asked, 78 wrong configuration, 1 anything else.
  */
@@ -80,7 +82,8 @@ static bool run_offline(int argc, char **argv, int *ret_status)
 
 static int print(struct buf *text)
 {
-    bool ok = !buf_error(text) && fwrite(text->data, 1, text->len, stdout) == text->len && fflush(stdout) == 0;
+    bool ok = !buf_error(text) && fwrite(text->data, 1, text->len, stdout) == text->len &&
+              fflush(stdout) == 0;
     buf_done(text);
     return ok ? 0 : 1;
 }
@@ -147,7 +150,8 @@ static int open_sockets(const struct config *c, struct sockets *s, struct err *e
     return rc;
 }
 
-/* systemd's socket has the mode that its unit gave it: whether it is for one user or for many is read off the file. */
+/* systemd's socket has the mode that its unit gave it: whether it is for one user or for many is
+ * read off the file. */
 static void adopt_socket_mode(struct config *c, const struct sockets *s)
 {
     struct stat st;
@@ -190,8 +194,9 @@ static void on_ready(struct daemon *d)
 {
     const struct engine_info *i = engine_info(atomic_load(&d->engine));
     const struct config *c = d->config;
-    log_info("ready after %.2f s: parallel %d, queue %d, cache %s", (double)(clock_us() - d->t_started_us) / 1e6,
-             c->parallel, c->queue, c->use_cache ? "on" : "off");
+    log_info("ready after %.2f s: parallel %d, queue %d, cache %s",
+             (double)(clock_us() - d->t_started_us) / 1e6, c->parallel, c->queue,
+             c->use_cache ? "on" : "off");
     char status[256];
     snprintf(status, sizeof(status), "ready: %.200s", i->name);
     notify_ready(status);
@@ -201,21 +206,40 @@ static void on_ready(struct daemon *d)
 static uint64_t worker_progress(const struct daemon *d)
 {
     struct engine *en = atomic_load(&((struct daemon *)(uintptr_t)d)->engine);
-    return atomic_load(&d->n.worker_ticks) + (uint64_t)atomic_load(&d->load_permille) + (en ? engine_progress(en) : 0);
+    return atomic_load(&d->n.worker_ticks) + (uint64_t)atomic_load(&d->load_permille) +
+           (en ? engine_progress(en) : 0);
 }
 
 static void log_start(const struct config *c, const struct sockets *s)
 {
-    log_info("hearthd %s, build %.12s: model %s, state %s, cache %s", HEARTH_VERSION, build_id(), c->model, c->state_dir,
-             c->cache_dir);
+    log_info("hearthd %s, build %.12s: model %s, state %s, cache %s", HEARTH_VERSION, build_id(),
+             c->model, c->state_dir, c->cache_dir);
     for (int i = 0; i < s->n; i++)
         log_info("listening on %s%s", s->v[i].name, s->v[i].is_tcp ? " (with keys)" : "");
 }
 
 /* ---- the run ---- */
 
+/* The history thread runs; it is joined here, before the worker: tokenizer and templates are its
+ * until then. */
+static int run_worker(struct daemon *d, struct loop *loop, struct err *e)
+{
+    int rc = worker_start(d, e);
+    if (rc < 0) {
+        loop_abandon(loop);
+        history_join(d);
+        return rc;
+    }
+    rc = loop_run(loop);
+    history_join(d);
+    worker_join(d);
+    return rc < 0 ? err_set(e, rc, "%s", d->load_error[0] ? d->load_error : "the event loop broke")
+                  : 0;
+}
+
 /* Threads and loop, from their start to their end. */
-static int run_threads(struct daemon *d, const struct sockets *s, const struct keys *keys, struct err *e)
+static int run_threads(struct daemon *d, const struct sockets *s, const struct keys *keys,
+                       struct err *e)
 {
     struct loop *loop = NULL;
     struct loop_options o = {
@@ -235,23 +259,8 @@ static int run_threads(struct daemon *d, const struct sockets *s, const struct k
     if (rc < 0)
         return rc;
     rc = history_start(d, e);
-    if (rc == 0) {
-        rc = worker_start(d, e);
-        if (rc == 0) {
-            rc = loop_run(loop);
-            if (rc < 0)
-                err_set(e, rc, "%s", d->load_error[0] ? d->load_error : "the event loop broke");
-        } else {
-            struct mail *stop = calloc(1, sizeof(*stop));
-            if (stop) {
-                stop->kind = MAIL_STOP;
-                if (!mailbox_push(&d->history, stop))
-                    free(stop);
-            }
-        }
-        history_join(d);
-        worker_join(d);
-    }
+    if (rc == 0)
+        rc = run_worker(d, loop, e);
     drop_mail(d);
     loop_free(loop);
     return rc;

@@ -1,5 +1,6 @@
 /*
- * The counters as text. Names are hearth_*; _total counts up since the start; the rest are gauges. Floats only where seconds are.
+ * The counters as text. Names are hearth_*; _total counts up since the start; the rest are gauges.
+ * Floats only where seconds are.
  */
 #include "daemon/metrics.h"
 
@@ -50,34 +51,44 @@ static void write_requests(const struct net *net, const struct counters *n, stru
             "Connections turned away because there were too many.");
     counter(b, "hearth_connections_dropped_total", net->n_dropped,
             "Connections dropped: a reader that stalled, or too much sent ahead.");
-    gauge(b, "hearth_places_taken", (uint64_t)net->sched.n_places, "Admitted turns: running and waiting.");
+    gauge(b, "hearth_places_taken", (uint64_t)net->sched.n_places,
+          "Admitted turns: running and waiting.");
     gauge(b, "hearth_places", (uint64_t)(net->sched.parallel + net->sched.queue),
           "Turns that may be admitted at once.");
 }
 
 static void write_turns(const struct counters *n, struct buf *b)
 {
-    counter(b, "hearth_turns_started_total", GET(turns_started), "Turns that the worker has begun.");
-    counter(b, "hearth_turns_done_total", GET(turns_done), "Turns that have ended, however they did.");
+    counter(b, "hearth_turns_started_total", GET(turns_started),
+            "Turns that the worker has begun.");
+    counter(b, "hearth_turns_done_total", GET(turns_done),
+            "Turns that have ended, however they did.");
     gauge(b, "hearth_turns_running", GET(running), "Turns that are computed now.");
     gauge(b, "hearth_turns_queued", GET(queued), "Turns that wait for the worker.");
     counter(b, "hearth_prompt_tokens_total", GET(prompt_tokens), "Tokens of all prompts.");
-    counter(b, "hearth_cached_tokens_total", GET(cached_tokens), "Prompt tokens found in the cache.");
-    head(b, "hearth_cached_tokens_by_source_total", "counter", "Prompt tokens found in the cache, by tier.");
-    buf_printf(b, "hearth_cached_tokens_by_source_total{source=\"ram\"} %llu\n", (unsigned long long)GET(cached_ram));
-    buf_printf(b, "hearth_cached_tokens_by_source_total{source=\"disk\"} %llu\n", (unsigned long long)GET(cached_disk));
+    counter(b, "hearth_cached_tokens_total", GET(cached_tokens),
+            "Prompt tokens found in the cache.");
+    head(b, "hearth_cached_tokens_by_source_total", "counter",
+         "Prompt tokens found in the cache, by tier.");
+    buf_printf(b, "hearth_cached_tokens_by_source_total{source=\"ram\"} %llu\n",
+               (unsigned long long)GET(cached_ram));
+    buf_printf(b, "hearth_cached_tokens_by_source_total{source=\"disk\"} %llu\n",
+               (unsigned long long)GET(cached_disk));
     counter(b, "hearth_shared_tokens_total", GET(cached_shared),
             "Cached prompt tokens that another conversation computed first.");
-    counter(b, "hearth_computed_tokens_total", GET(computed_tokens), "Prompt tokens that were computed.");
+    counter(b, "hearth_computed_tokens_total", GET(computed_tokens),
+            "Prompt tokens that were computed.");
     counter(b, "hearth_generated_tokens_total", GET(generated_tokens), "Tokens sampled.");
     seconds(b, "hearth_prefill_seconds_total", GET(prefill_us), "Time spent on prompts.");
     seconds(b, "hearth_decode_seconds_total", GET(decode_us), "Time spent on answers.");
-    seconds(b, "hearth_saved_seconds_total", GET(saved_us), "Estimated time that the cache has saved.");
+    seconds(b, "hearth_saved_seconds_total", GET(saved_us),
+            "Estimated time that the cache has saved.");
 }
 
 static void write_cache(const struct counters *n, struct buf *b)
 {
-    counter(b, "hearth_cache_hits_total", GET(cache_hits), "Turns that found some of their prompt in the cache.");
+    counter(b, "hearth_cache_hits_total", GET(cache_hits),
+            "Turns that found some of their prompt in the cache.");
     counter(b, "hearth_cache_misses_total", GET(cache_misses), "Turns that found nothing.");
     counter(b, "hearth_cache_evicted_blocks_total", GET(kv_evicted), "KV blocks evicted.");
     gauge(b, "hearth_kv_blocks", GET(kv_blocks), "KV blocks in use.");
@@ -116,7 +127,8 @@ int health_write(const struct daemon *d, struct buf *b)
         buf_str(b, ",\"error\":");
         json_write_str(b, d->load_error, strlen(d->load_error));
     }
-    buf_printf(b, ",\"version\":\"%s\",\"build\":\"%s\",\"pid\":%ld,\"uptime_s\":%lld}", HEARTH_VERSION,
-               build_id(), (long)getpid(), (long long)((clock_us() - d->t_started_us) / 1000000));
+    buf_printf(b, ",\"version\":\"%s\",\"build\":\"%s\",\"pid\":%ld,\"uptime_s\":%lld}",
+               HEARTH_VERSION, build_id(), (long)getpid(),
+               (long long)((clock_us() - d->t_started_us) / 1000000));
     return state == DAEMON_READY ? 200 : 503;
 }

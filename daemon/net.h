@@ -1,8 +1,10 @@
 /*
- * What loop.c and conn.c share: the state of the network half. Everything here belongs to the loop thread.
+ * What loop.c and conn.c share: the state of the network half. Everything here belongs to the loop
+ * thread.
  *
- * Connections stand in a table; their number is (serial << 16) | slot, with a new serial for each request, so that a late reply
- * finds its own request or nothing. The slots beyond the limit exist to say 503 to those who come too many.
+ * Connections stand in a table; their number is (serial << 16) | slot, with a new serial for each
+ * request, so that a late reply finds its own request or nothing. The slots beyond the limit exist
+ * to say 503 to those who come too many.
  */
 #ifndef HEARTH_DAEMON_NET_H
 #define HEARTH_DAEMON_NET_H
@@ -35,13 +37,14 @@ struct net {
     struct net_limits limits;
     struct event_base *base;
     const struct keys *keys;
-    void (*on_cancel)(struct daemon *d); /* a turn's cancel flag was set: wake who runs it. May be NULL */
+    void (*on_cancel)(struct daemon *d); /* a turn's cancel flag was set: wake who runs it. May
+                                          * be NULL */
 
     struct sched sched;
     struct conn **conns; /* [limits.connections + NET_SPARE_SLOTS], NULL where free */
     int n_conns;         /* spare ones included */
     uint64_t serial;
-    size_t n_body_bytes; /* of bodies that are coming in */
+    size_t n_body_bytes;                           /* of bodies that are coming in */
     uint64_t n_accepted, n_turned_away, n_dropped; /* for /metrics */
 };
 

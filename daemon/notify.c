@@ -1,4 +1,5 @@
-/* systemd. sd_notify's results are ignored on purpose: a service manager that doesn't listen changes nothing here. */
+/* systemd. sd_notify's results are ignored on purpose: a service manager that doesn't listen
+ * changes nothing here. */
 #include "daemon/notify.h"
 
 #include <stdatomic.h>
@@ -9,7 +10,8 @@
 
 void notify_loading(int permille)
 {
-    sd_notifyf(0, "EXTEND_TIMEOUT_USEC=" LOADING_EXTRA_US "\nSTATUS=loading the model: %d %%", permille / 10);
+    sd_notifyf(0, "EXTEND_TIMEOUT_USEC=" LOADING_EXTRA_US "\nSTATUS=loading the model: %d %%",
+               permille / 10);
 }
 
 void notify_ready(const char *status)

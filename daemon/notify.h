@@ -1,4 +1,5 @@
-/* Talking to systemd (sd_notify, sd_listen_fds). Without systemd — no NOTIFY_SOCKET, no LISTEN_FDS — nothing happens. */
+/* Talking to systemd (sd_notify, sd_listen_fds). Without systemd — no NOTIFY_SOCKET, no LISTEN_FDS
+ * — nothing happens. */
 #ifndef HEARTH_DAEMON_NOTIFY_H
 #define HEARTH_DAEMON_NOTIFY_H
 
@@ -17,17 +18,19 @@ void notify_failed(const char *why);
 uint64_t notify_watchdog_us(void);
 
 /*
- * The watchdog is fed only while work moves: the worker has made progress since the last time or is parked, and so has the history thread or is it.
- * A loop that still turns proves nothing by itself.
+ * The watchdog is fed only while work moves: the worker has made progress since the last time or is
+ * parked, and so has the history thread or is it. A loop that still turns proves nothing by itself.
  */
 struct watchdog {
     uint64_t worker, history; /* what they had done when it was last fed */
 };
 /* Whether it may be fed; `worker` and `history` are counts of work done. Pure but for *w. */
-bool watchdog_check(struct watchdog *w, const struct counters *n, uint64_t worker, uint64_t history);
+bool watchdog_check(struct watchdog *w, const struct counters *n, uint64_t worker,
+                    uint64_t history);
 void notify_watchdog(void);
 
-/* Number of sockets passed by systemd, from descriptor 3 on; ERR_INVAL when the variables are wrong. Unsets them. */
+/* Number of sockets passed by systemd, from descriptor 3 on; ERR_INVAL when the variables are
+ * wrong. Unsets them. */
 int notify_listen_fds(struct err *e);
 bool notify_is_unix_listener(int fd);
 

@@ -1,5 +1,6 @@
 /*
- * Commands that work without a socket: hearthd probe | bench | perplexity. Each has its file, which may print. argv[0] is the command's name; the exit status is returned.
+ * Commands that work without a socket: hearthd probe | bench | perplexity. Each has its file, which
+ * may print. argv[0] is the command's name; the exit status is returned.
  */
 #ifndef HEARTH_DAEMON_OFFLINE_H
 #define HEARTH_DAEMON_OFFLINE_H

@@ -1,9 +1,10 @@
 /*
- * Owners. SO_PEERCRED tells the uid at connect(); on TCP sockets the call succeeds too, with uid −1, so it is only ever asked
+ * Owners. SO_PEERCRED tells the uid at connect(); on TCP sockets the call succeeds too, with uid
+ * −1, so it is only ever asked
  * on Unix listeners.
  *
- * Keys are kept as their BLAKE2b-256, and what a client sends is hashed and compared with every one of them: neither a key's bytes nor
- * its place in the file changes the time taken.
+ * Keys are kept as their BLAKE2b-256, and what a client sends is hashed and compared with every one
+ * of them: neither a key's bytes nor its place in the file changes the time taken.
  */
 #include "daemon/owner.h"
 
@@ -42,7 +43,8 @@ int owner_of_uid(uid_t uid, uid_t own_uid, int socket_mode, char ret[OWNER_BYTES
                        (unsigned long)uid);
     if ((socket_mode & 077) == 0 && uid != own_uid)
         return err_set(e, ERR_INVAL,
-                       "this daemon is user %lu's, and you are user %lu: start your own, or use the system service",
+                       "this daemon is user %lu's, and you are user %lu: start your own, or use "
+                       "the system service",
                        (unsigned long)own_uid, (unsigned long)uid);
     snprintf(ret, OWNER_BYTES, "uid:%lu", (unsigned long)uid);
     return 0;
@@ -76,7 +78,8 @@ static int parse_line(const char *line, size_t n, struct key *ret, struct err *e
                        n_name, OWNER_NAME_MAX);
     for (size_t i = 0; i < n_name; i++)
         if (!is_name_char(line[i]))
-            return err_set(e, ERR_INVAL, "the owner's name may hold letters, digits, '.', '_' and '-' only");
+            return err_set(e, ERR_INVAL,
+                           "the owner's name may hold letters, digits, '.', '_' and '-' only");
     if (n_key < OWNER_KEY_MIN || n_key > OWNER_KEY_MAX)
         return err_set(e, ERR_INVAL, "the key of %.*s has %zu characters; %d to %d are allowed",
                        (int)n_name, line, n_key, OWNER_KEY_MIN, OWNER_KEY_MAX);
@@ -98,7 +101,8 @@ static int add_line(struct keys *k, const char *line, size_t n, struct err *e)
         return rc;
     for (size_t i = 0; i < k->n; i++)
         if (bytes_equal(k->v[i].hash, key.hash, HASH_BYTES))
-            return err_set(e, ERR_INVAL, "the key of %s is that of %s, too", key.owner, k->v[i].owner);
+            return err_set(e, ERR_INVAL, "the key of %s is that of %s, too", key.owner,
+                           k->v[i].owner);
     if (k->n == OWNER_KEYS_MAX)
         return err_set(e, ERR_LIMIT, "more than %d keys", OWNER_KEYS_MAX);
     k->v[k->n++] = key;
@@ -146,8 +150,9 @@ static int check_mode(const char *path, struct err *e)
     if (!S_ISREG(st.st_mode))
         return err_set(e, ERR_INVAL, "%s is no regular file", path);
     if ((st.st_mode & 077) != 0)
-        return err_set(e, ERR_INVAL, "%s has mode %04o, but keys are for their owner only: chmod 0600 %s",
-                       path, st.st_mode & 07777, path);
+        return err_set(e, ERR_INVAL,
+                       "%s has mode %04o, but keys are for their owner only: chmod 0600 %s", path,
+                       st.st_mode & 07777, path);
     if (st.st_uid != geteuid() && st.st_uid != 0)
         return err_set(e, ERR_INVAL, "%s belongs to user %lu; it must be ours or root's", path,
                        (unsigned long)st.st_uid);

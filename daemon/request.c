@@ -1,9 +1,11 @@
 /*
- * Requests, replies and errors as they travel between threads. Everything here may be called on any thread.
+ * Requests, replies and errors as they travel between threads. Everything here may be called on any
+ * thread.
  *
- * A reply must reach its connection even when memory has run out, or a client would wait for ever: then the body is given
- * up first, and as the last resort one of a few spare replies is used. The loop turns a reply without its
- * body (body NULL, status 500) into a plain error and closes the connection.
+ * A reply must reach its connection even when memory has run out, or a client would wait for ever:
+ * then the body is given up first, and as the last resort one of a few spare replies is used. The
+ * loop turns a reply without its body (body NULL, status 500) into a plain error and closes the
+ * connection.
  */
 #include "daemon/request.h"
 
@@ -114,7 +116,8 @@ static void post(struct daemon *d, const struct reply *what, struct buf *body)
     struct reply r = *what;
     r.mail = (struct mail){.kind = MAIL_REPLY};
     if (body && buf_error(body)) {
-        log_error("a reply is dropped: %s", buf_error(body) == ERR_LIMIT ? "it is too long" : "out of memory");
+        log_error("a reply is dropped: %s",
+                  buf_error(body) == ERR_LIMIT ? "it is too long" : "out of memory");
         buf_done(body);
         r.status = 500;
         r.body = NULL;

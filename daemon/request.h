@@ -1,7 +1,9 @@
 /*
- * A request on its way from the loop, and a reply on its way back. Both are mails and move by ownership; nothing here is shared but the cancel flag.
+ * A request on its way from the loop, and a reply on its way back. Both are mails and move by
+ * ownership; nothing here is shared but the cancel flag.
  *
- * A connection is known by its number: the loop looks it up when a reply arrives, and a reply to one that has gone is dropped.
+ * A connection is known by its number: the loop looks it up when a reply arrives, and a reply to
+ * one that has gone is dropped.
  */
 #ifndef HEARTH_DAEMON_REQUEST_H
 #define HEARTH_DAEMON_REQUEST_H
@@ -15,7 +17,8 @@
 #include "base/thread.h"
 #include "daemon/daemon.h"
 
-/* Set by the loop when the client has gone (or the daemon stops), read by whoever works for it. Two holders: connection and request or turn. */
+/* Set by the loop when the client has gone (or the daemon stops), read by whoever works for it. Two
+ * holders: connection and request or turn. */
 struct cancel {
     atomic_int is_set;
     atomic_int n_refs;
@@ -34,7 +37,8 @@ struct request {
     size_t n_body;
     char *owner;          /* "uid:1000" or "key:name" */
     bool can_stream;      /* HTTP/1.1: chunked is understood */
-    bool is_turn;         /* counts as running or queued: admitted by sched, released by its last reply */
+    bool is_turn;         /* counts as running or queued: admitted by sched, released by its last
+                           * reply */
     struct cancel *cancel;
     int64_t t_arrived_us;
 };
@@ -76,12 +80,17 @@ struct reply {
 
 void reply_free(struct reply *r); /* the loop's, once it is sent; NULL is fine */
 
-/* Each takes `body`'s bytes (buf_take) and posts to d->loop. Out of memory: the connection gets a plain 500 by the loop (conn is closed), logged. */
-void reply_post(struct daemon *d, enum reply_kind kind, uint64_t conn, int status, struct buf *body);
-void reply_post_last(struct daemon *d, enum reply_kind kind, uint64_t conn, int status, struct buf *body); /* with ends_turn */
+/* Each takes `body`'s bytes (buf_take) and posts to d->loop. Out of memory: the connection gets a
+ * plain 500 by the loop (conn is closed), logged. */
+void reply_post(struct daemon *d, enum reply_kind kind, uint64_t conn, int status,
+                struct buf *body);
+/* with ends_turn */
+void reply_post_last(struct daemon *d, enum reply_kind kind, uint64_t conn, int status,
+                     struct buf *body);
 
 /*
- * OpenAI's error object: {"error":{"message","type","param","code"}}. `type` follows from the status ("invalid_request_error", "not_found_error", "server_error", "overloaded_error" …).
+ * OpenAI's error object: {"error":{"message","type","param","code"}}. `type` follows from the
+ * status ("invalid_request_error", "not_found_error", "server_error", "overloaded_error" …).
  */
 struct http_error {
     int status;
@@ -90,8 +99,10 @@ struct http_error {
     char param_text[64];
     char message[512];
 };
-void http_error_set(struct http_error *h, int status, const char *code, const char *param, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
-/* From a library's error: NOTFOUND 404, INVAL 400, LIMIT 400, UNSUPPORTED 400, BUSY 503, NOMEM and others 500. */
+void http_error_set(struct http_error *h, int status, const char *code, const char *param,
+                    const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+/* From a library's error: NOTFOUND 404, INVAL 400, LIMIT 400, UNSUPPORTED 400, BUSY 503, NOMEM and
+ * others 500. */
 void http_error_from(struct http_error *h, const struct err *e);
 void http_error_write(const struct http_error *h, struct buf *body);
 void reply_error(struct daemon *d, uint64_t conn, const struct http_error *h, bool ends_turn);

@@ -1,4 +1,5 @@
-/* Response heads. The version is 1.1 always (RFC 9110, 2.5): what a 1.0 client can't read — chunks — it isn't sent. */
+/* Response heads. The version is 1.1 always (RFC 9110, 2.5): what a 1.0 client can't read — chunks
+ * — it isn't sent. */
 #include "daemon/respond.h"
 
 #include "daemon/http.h"
@@ -23,7 +24,8 @@ void respond_head(const struct respond *r, struct buf *b)
     buf_printf(b, "HTTP/1.1 %d %s\r\n", r->status, http_reason(r->status));
     write_date(r->now, b);
     if (r->status != 204) {
-        buf_printf(b, "Content-Type: %s\r\n", r->content_type ? r->content_type : "application/json");
+        buf_printf(b, "Content-Type: %s\r\n",
+                   r->content_type ? r->content_type : "application/json");
         if (r->is_chunked)
             buf_str(b, "Transfer-Encoding: chunked\r\nCache-Control: no-store\r\n");
         else

@@ -16,10 +16,10 @@ struct respond {
     size_t length;            /* of the body; not used when is_chunked */
     bool is_chunked;
     bool keep_alive;
-    int retry_after_s;        /* 0: no header */
-    const char *allow;        /* or NULL */
+    int retry_after_s; /* 0: no header */
+    const char *allow; /* or NULL */
     bool wants_key;
-    const char *cors_origin;  /* or NULL */
+    const char *cors_origin; /* or NULL */
     time_t now;
 };
 

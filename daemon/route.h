@@ -1,6 +1,7 @@
 /*
- * Which paths exist, known before the body is read: an unknown one is a 404 and a wrong method a 405 with Allow, whatever the body would have said.
- * The handlers are the history thread's (history.c); a new endpoint is a line in both tables.
+ * Which paths exist, known before the body is read: an unknown one is a 404 and a wrong method a
+ * 405 with Allow, whatever the body would have said. The handlers are the history thread's
+ * (history.c); a new endpoint is a line in both tables.
  */
 #ifndef HEARTH_DAEMON_ROUTE_H
 #define HEARTH_DAEMON_ROUTE_H

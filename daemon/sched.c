@@ -1,4 +1,5 @@
-/* Admission: a counter with two ends. Which of the admitted turns runs next is the worker's affair. */
+/* Admission: a counter with two ends. Which of the admitted turns runs next is the worker's affair.
+ * */
 #include "daemon/sched.h"
 
 #include <assert.h>

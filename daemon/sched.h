@@ -1,7 +1,8 @@
 /*
  * Admission: how many turns may be running or waiting at once. Loop thread only.
  *
- * A place is taken when a request that makes a turn has come whole, and given back with its last reply, or when its connection goes.
+ * A place is taken when a request that makes a turn has come whole, and given back with its last
+ * reply, or when its connection goes.
  */
 #ifndef HEARTH_DAEMON_SCHED_H
 #define HEARTH_DAEMON_SCHED_H

@@ -1,3 +1,4 @@
+/* Records what http.c makes of bytes: the driver of the unit test and of the fuzz target. */
 #include "tests/daemon/http_record.h"
 
 #include <stdlib.h>
@@ -17,7 +18,8 @@ static void record_head(struct http *h, struct buf *b)
         buf_str(b, " chunked");
     else
         buf_printf(b, " length=%llu", (unsigned long long)head->content_length);
-    buf_printf(b, "%s%s\n", head->keep_alive ? "" : " close", head->expects_continue ? " expects" : "");
+    buf_printf(b, "%s%s\n", head->keep_alive ? "" : " close",
+               head->expects_continue ? " expects" : "");
     if (strcmp(head->path, "/skip") == 0)
         http_skip_body(h);
 }
@@ -35,8 +37,8 @@ static void record_body(struct http *h, struct buf *b)
     http_next(h);
 }
 
-void http_record(const struct http_limits *limits, const char *data, size_t n, size_t (*cut)(void *ctx), void *ctx,
-                 struct buf *ret)
+void http_record(const struct http_limits *limits, const char *data, size_t n,
+                 size_t (*cut)(void *ctx), void *ctx, struct buf *ret)
 {
     struct http *h = http_new(limits);
     if (!h)
@@ -66,7 +68,8 @@ void http_record(const struct http_limits *limits, const char *data, size_t n, s
                 record_body(h, ret);
                 break;
             case HTTP_STEP_BAD:
-                buf_printf(ret, "BAD %d %s: %s\n", bad.status, bad.code ? bad.code : "-", bad.message);
+                buf_printf(ret, "BAD %d %s: %s\n", bad.status, bad.code ? bad.code : "-",
+                           bad.message);
                 is_bad = true;
             }
             done += used;

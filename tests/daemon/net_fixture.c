@@ -1,3 +1,4 @@
+/* The loop in a thread, a stub of the history thread in another, and a plain client of both. */
 #include "tests/daemon/net_fixture.h"
 
 #include <arpa/inet.h>
@@ -35,7 +36,8 @@ static void hold(struct net_fixture *f, struct request *r, bool is_open)
     sem_post(&f->held);
 }
 
-static void post_text(struct net_fixture *f, enum reply_kind kind, uint64_t conn, const char *text, bool is_last)
+static void post_text(struct net_fixture *f, enum reply_kind kind, uint64_t conn, const char *text,
+                      bool is_last)
 {
     struct buf b;
     buf_init(&b, 1 << 24);
@@ -150,7 +152,7 @@ void net_start(struct net_fixture *f)
     assert_int_equal(keys_parse("keys", key_text, sizeof(key_text) - 1, &f->keys, &e), 0);
     assert_int_equal(listen_unix(f->socket, 0600, &f->listeners[0], &e), 0);
     assert_int_equal(listen_tcp("127.0.0.1:0", &f->listeners[1], &e), 0);
-    f->port = atoi(strrchr(f->listeners[1].name, ':') + 1);
+    f->port = (int)strtol(strrchr(f->listeners[1].name, ':') + 1, NULL, 10);
     struct loop_options o = {.d = &f->d,
                              .limits = f->limits,
                              .listeners = f->listeners,
@@ -200,7 +202,8 @@ void net_release(struct net_fixture *f)
     pthread_mutex_lock(&f->lock);
     for (int i = 0; i < f->n_holds; i++) {
         struct request *r = f->holds[i];
-        post_text(f, f->is_open[i] ? REPLY_STREAM_END : REPLY_WHOLE, r->conn, f->is_open[i] ? "data: [DONE]\n\n" : "released", true);
+        post_text(f, f->is_open[i] ? REPLY_STREAM_END : REPLY_WHOLE, r->conn,
+                  f->is_open[i] ? "data: [DONE]\n\n" : "released", true);
         request_free(r);
     }
     f->n_holds = 0;
@@ -255,7 +258,9 @@ int net_connect(struct net_fixture *f)
 
 int net_connect_tcp(struct net_fixture *f)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)f->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_port = htons((uint16_t)f->port),
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = net_socket(AF_INET);
     assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
     return fd;
@@ -344,7 +349,7 @@ bool net_read(int fd, bool is_head, struct net_response *ret)
         return false;
     }
     ret->is_cut = !ok;
-    ret->status = atoi(head.data + 9);
+    ret->status = (int)strtol(head.data + 9, NULL, 10);
     const char *length = strcasestr(head.data, "Content-Length: ");
     if (ok && !is_head && strcasestr(head.data, "Transfer-Encoding: chunked"))
         ret->is_cut = !read_chunks(fd, &body);
@@ -385,7 +390,8 @@ void net_post(int fd, const char *path, const char *body)
 {
     struct buf b;
     buf_init(&b, 1 << 26);
-    buf_printf(&b, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %zu\r\n\r\n", path, strlen(body));
+    buf_printf(&b, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %zu\r\n\r\n", path,
+               strlen(body));
     buf_str(&b, body);
     net_send_n(fd, b.data, b.len);
     buf_done(&b);
@@ -399,7 +405,7 @@ long long net_metric(struct net_fixture *f, const char *name)
     char line[128];
     snprintf(line, sizeof(line), "\n%s ", name);
     const char *at = strstr(text, line);
-    long long v = at ? atoll(at + strlen(line)) : -1;
+    long long v = at ? strtoll(at + strlen(line), NULL, 10) : -1;
     free(text);
     return v;
 }

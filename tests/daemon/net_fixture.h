@@ -1,10 +1,11 @@
 /*
- * The network half by itself: the real loop in a thread, and a stub in place of the history thread, whose answers the request's body chooses:
+ * The network half by itself: the real loop in a thread, and a stub in place of the history thread,
+ * whose answers the request's body chooses:
  *
  *     "hold"          no answer until net_release
  *     "stream N SIZE" a stream of N data events of SIZE bytes
  *     "open"          begins a stream, sends one event, then holds
- *     anything else   the body comes back, with X-like facts in front: "METHOD PATH?QUERY OWNER BODY"
+ *     anything else   "METHOD PATH?QUERY OWNER BODY" comes back
  */
 #ifndef HEARTH_TESTS_DAEMON_NET_FIXTURE_H
 #define HEARTH_TESTS_DAEMON_NET_FIXTURE_H
@@ -31,15 +32,16 @@ struct net_fixture {
     bool has_joined_loop; /* by the test, which saw it end */
     char dir[64], socket[96];
     int port;
-    sem_t canceled;   /* posted at each cancelled turn */
-    sem_t held;       /* posted when a request begins to be held */
+    sem_t canceled; /* posted at each cancelled turn */
+    sem_t held;     /* posted when a request begins to be held */
     pthread_mutex_t lock;
     struct request *holds[64];
     bool is_open[64]; /* it is a stream that has begun */
     int n_holds;
 };
 
-/* A running loop with these limits; parallel and queue from f->config, which the caller may set before with net_defaults. */
+/* A running loop with these limits; parallel and queue from f->config, which the caller may set
+ * before with net_defaults. */
 void net_defaults(struct net_fixture *f);
 void net_start(struct net_fixture *f);
 /* Asks the loop to stop, and joins everything. */

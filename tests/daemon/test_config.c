@@ -64,9 +64,13 @@ static void flag_beats_file_beats_default(void **state)
     (void)state;
     struct config c;
     struct err e;
-    write_file(file, "# a comment\n[hearthd]\nparallel = 2\nqueue = 7 ; said here\nsocket_mode = 0660\nno-cache = yes\n"
-                     "  ctx = 512\nmemory=64M\nlog-level = debug\nkv-type = q8_0\ndisk-reserve = 2G\n");
-    assert_int_equal(LOAD(&c, &e, "--config", file, "--model", model, "--queue", "9", "--state-dir", "/x/y"), CONFIG_RUN);
+    write_file(file,
+               "# a comment\n[hearthd]\nparallel = 2\nqueue = 7 ; said here\nsocket_mode = "
+               "0660\nno-cache = yes\n"
+               "  ctx = 512\nmemory=64M\nlog-level = debug\nkv-type = q8_0\ndisk-reserve = 2G\n");
+    assert_int_equal(
+        LOAD(&c, &e, "--config", file, "--model", model, "--queue", "9", "--state-dir", "/x/y"),
+        CONFIG_RUN);
     assert_int_equal(c.parallel, 2);
     assert_int_equal(c.queue, 9);
     assert_int_equal(c.ctx, 512);
@@ -162,7 +166,8 @@ static void bad_files_are_named_by_line(void **state)
         struct err e;
         write_file(file, bad[i][0]);
         int rc = LOAD(&c, &e, "--config", file, "--model", model);
-        if (rc >= 0 || !strstr(e.text, bad[i][1]) || !strstr(e.text, bad[i][2]) || !strstr(e.text, file))
+        if (rc >= 0 || !strstr(e.text, bad[i][1]) || !strstr(e.text, bad[i][2]) ||
+            !strstr(e.text, file))
             fail_msg("%s: %d %s", bad[i][0], rc, e.text);
     }
 }
@@ -195,12 +200,15 @@ static void sizes_have_binary_units(void **state)
     static const struct {
         const char *s;
         uint64_t v;
-    } good[] = {{"0", 0}, {"1024", 1024}, {"4k", 4096}, {"512M", 512u << 20}, {"4G", 4ull << 30}, {"2T", 2ull << 40}, {"1GiB", 1u << 30}, {"1mb", 1u << 20}};
+    } good[] = {{"0", 0},           {"1024", 1024},     {"4k", 4096},       {"512M", 512u << 20},
+                {"4G", 4ull << 30}, {"2T", 2ull << 40}, {"1GiB", 1u << 30}, {"1mb", 1u << 20}};
     for (size_t i = 0; i < ARRAY_LEN(good); i++) {
         assert_int_equal(config_size(good[i].s, &v), 0);
         assert_true(v == good[i].v);
     }
-    static const char *const bad[] = {"", "-1", "G", "1.5G", "1X", "1Gx", " 1G", "1 G", "9223372036854775808", "8388608T", "0x10"};
+    static const char *const bad[] = {
+        "",         "-1",  "G", "1.5G", "1X", "1Gx", " 1G", "1 G", "9223372036854775808",
+        "8388608T", "0x10"};
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
         if (config_size(bad[i], &v) != ERR_INVAL)
             fail_msg("%s", bad[i]);
@@ -209,9 +217,11 @@ static void sizes_have_binary_units(void **state)
 static void every_option_is_in_the_help(void **state)
 {
     (void)state;
-    static const char *const names[] = {"config", "model", "socket", "listen", "api-key-file", "state-dir", "cache-dir", "ctx", "parallel", "queue",
-                                        "threads", "isa", "memory", "disk", "kv-type", "context", "embedding-model", "chat-template", "socket-mode",
-                                        "disk-reserve", "no-cache", "log-level", "cors-origin"};
+    static const char *const names[] = {
+        "config",      "model",        "socket",   "listen",    "api-key-file",    "state-dir",
+        "cache-dir",   "ctx",          "parallel", "queue",     "threads",         "isa",
+        "memory",      "disk",         "kv-type",  "context",   "embedding-model", "chat-template",
+        "socket-mode", "disk-reserve", "no-cache", "log-level", "cors-origin"};
     struct buf b;
     buf_init(&b, 1 << 16);
     config_help(&b);
@@ -233,7 +243,8 @@ static int set_up(void **state)
     snprintf(model, sizeof(model), "%s/m.gguf", dir);
     snprintf(file, sizeof(file), "%s/hearth.conf", dir);
     write_file(model, "GGUF");
-    static const char *const off[] = {"STATE_DIRECTORY", "CACHE_DIRECTORY", "RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"};
+    static const char *const off[] = {"STATE_DIRECTORY", "CACHE_DIRECTORY", "RUNTIME_DIRECTORY",
+                                      "XDG_RUNTIME_DIR"};
     for (size_t i = 0; i < ARRAY_LEN(off); i++)
         unsetenv(off[i]);
     snprintf(path, sizeof(path), "%s/state", dir);

@@ -1,4 +1,5 @@
-/* Connections: framing, order, early answers, cancels, stopping. The loop is real; history is a stub (net_fixture.h). */
+/* Connections: framing, order, early answers, cancels, stopping. The loop is real; history is a
+ * stub (net_fixture.h). */
 #include "tests/daemon/net_fixture.h"
 
 #include <sys/socket.h>
@@ -49,7 +50,8 @@ static const char *echo_of(const char *what)
 static void a_request_may_come_byte_by_byte(void **state)
 {
     (void)state;
-    static const char text[] = "POST " CHAT "?a=b HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1;x=y\r\nh\r\n1\r\ni\r\n0\r\n\r\n";
+    static const char text[] = "POST " CHAT "?a=b HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: "
+                                            "chunked\r\n\r\n1;x=y\r\nh\r\n1\r\ni\r\n0\r\n\r\n";
     int fd = net_connect(&f);
     for (size_t i = 0; i < sizeof(text) - 1; i++)
         net_send_n(fd, text + i, 1);
@@ -63,7 +65,11 @@ static void pipelined_requests_are_answered_in_order(void **state)
 {
     (void)state;
     int fd = net_connect(&f);
-    net_send(fd, GET("/v1/models") GET("/health") "POST " CHAT " HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc" GET("/nope") GET("/v1/conversations/c"));
+    net_send(fd,
+             GET("/v1/models")
+                 GET("/health") "POST " CHAT
+                                " HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc" GET("/nope")
+                                    GET("/v1/conversations/c"));
     expect_body(fd, echo_of("GET /v1/models? OWNER "));
     struct net_response r;
     assert_true(net_read(fd, false, &r));
@@ -115,13 +121,15 @@ static void expect_100_is_answered_or_refused(void **state)
     (void)state;
     int fd = net_connect(&f);
     struct net_response r;
-    net_send(fd, "POST " CHAT " HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
+    net_send(fd, "POST " CHAT
+                 " HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
     assert_true(net_read(fd, false, &r));
     assert_int_equal(r.status, 100);
     net_response_done(&r);
     net_send(fd, "abc");
     expect_body(fd, echo_of("POST " CHAT "? OWNER abc"));
-    net_send(fd, "POST /nope HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
+    net_send(fd,
+             "POST /nope HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
     assert_true(net_read(fd, false, &r));
     assert_int_equal(r.status, 404);
     net_response_done(&r);
@@ -166,7 +174,9 @@ static void http_1_0_closes_unless_asked_and_never_streams(void **state)
     net_response_done(&r);
     net_send(fd, "POST " CHAT " HTTP/1.0\r\nContent-Length: 10\r\n\r\nstream 2 9");
     assert_true(net_read(fd, false, &r));
-    assert_int_equal(r.status, 500); /* history must not stream to it; no body without an end it is, whatever comes */
+    assert_int_equal(
+        r.status,
+        500); /* history must not stream to it; no body without an end it is, whatever comes */
     net_response_done(&r);
     assert_true(net_is_eof(fd));
     close(fd);
@@ -319,10 +329,12 @@ static void a_failed_load_answers_who_waits_and_ends_the_loop(void **state)
 static void stopping_ends_streams_with_an_error_and_waiting_requests_with_503(void **state)
 {
     (void)state;
-    int idle = net_connect(&f), half = net_connect(&f), wait = net_connect(&f), stream = net_connect(&f);
+    int idle = net_connect(&f), half = net_connect(&f), wait = net_connect(&f),
+        stream = net_connect(&f);
     struct net_response r;
     free(net_ask(idle, GET("/health"), 200));
-    net_send(half, "POST " CHAT " HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
+    net_send(half, "POST " CHAT
+                   " HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
     assert_true(net_read(half, false, &r)); /* its head has been seen */
     net_response_done(&r);
     net_post(wait, CHAT, "hold");
@@ -368,9 +380,13 @@ static void tcp_asks_for_key_host_and_origin(void **state)
     assert_int_equal(r.status, 401);
     assert_non_null(strstr(r.head, "WWW-Authenticate: Bearer"));
     net_response_done(&r);
-    net_send(fd, "GET /v1/models HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer 0123456789abcdef\r\n\r\n");
+    net_send(fd, "GET /v1/models HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "
+                 "0123456789abcdef\r\n\r\n");
     expect_body(fd, "GET /v1/models? key:ann ");
-    free(net_ask(fd, "GET /v1/models HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil\r\nAuthorization: Bearer 0123456789abcdef\r\n\r\n", 403));
+    free(net_ask(fd,
+                 "GET /v1/models HTTP/1.1\r\nHost: localhost\r\nOrigin: "
+                 "http://evil\r\nAuthorization: Bearer 0123456789abcdef\r\n\r\n",
+                 403));
     close(fd);
 }
 
@@ -380,14 +396,17 @@ static void any_origin_but_the_configured_one_is_refused(void **state)
     f.config.cors_origin = (char *)"https://chat.example";
     int fd = net_connect_tcp(&f);
     struct net_response r;
-    net_send(fd, "OPTIONS " CHAT " HTTP/1.1\r\nHost: localhost\r\nOrigin: https://chat.example\r\nAccess-Control-Request-Method: POST\r\n\r\n");
+    net_send(fd,
+             "OPTIONS " CHAT " HTTP/1.1\r\nHost: localhost\r\nOrigin: "
+                             "https://chat.example\r\nAccess-Control-Request-Method: POST\r\n\r\n");
     assert_true(net_read(fd, true, &r));
     assert_int_equal(r.status, 204);
     assert_non_null(strstr(r.head, "Access-Control-Allow-Origin: https://chat.example\r\n"));
     assert_non_null(strstr(r.head, "Access-Control-Allow-Methods: POST"));
     assert_non_null(strstr(r.head, "Access-Control-Allow-Headers: Authorization"));
     net_response_done(&r);
-    net_send(fd, "GET /v1/models HTTP/1.1\r\nHost: localhost\r\nOrigin: https://chat.example\r\nAuthorization: Bearer 0123456789abcdef\r\n\r\n");
+    net_send(fd, "GET /v1/models HTTP/1.1\r\nHost: localhost\r\nOrigin: "
+                 "https://chat.example\r\nAuthorization: Bearer 0123456789abcdef\r\n\r\n");
     assert_true(net_read(fd, false, &r));
     assert_int_equal(r.status, 200);
     assert_non_null(strstr(r.head, "Access-Control-Allow-Origin: https://chat.example\r\n"));
@@ -424,7 +443,9 @@ static void bodies_up_to_8_mib(void **state)
 static void stray_bytes_after_a_request_harm_nobody(void **state)
 {
     (void)state;
-    static const char *const strays[] = {"\r\n", "x", "\r\n\r\n\r\n", "\x16\x03\x01", "GET /health HTTP/1.1\r\nHost: x\r\n\r\n", "\n"};
+    static const char *const strays[] = {
+        "\r\n", "x", "\r\n\r\n\r\n", "\x16\x03\x01", "GET /health HTTP/1.1\r\nHost: x\r\n\r\n",
+        "\n"};
     for (size_t i = 0; i < ARRAY_LEN(strays); i++) {
         int fd = net_connect(&f);
         net_post(fd, CHAT, "hold");

@@ -1,4 +1,5 @@
-/* Connections that behave badly: too slow, too many, too much, or not reading. The limits are short ones. */
+/* Connections that behave badly: too slow, too many, too much, or not reading. The limits are short
+ * ones. */
 #include "tests/daemon/net_fixture.h"
 
 #include <dirent.h>
@@ -139,7 +140,10 @@ static void one_peer_cannot_take_all(void **state)
     unix_fd[3] = net_connect(&f);
     expect_status(unix_fd[3], 503);
     tcp = net_connect_tcp(&f); /* another peer */
-    free(net_ask(tcp, "GET /health HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer 0123456789abcdef\r\n\r\n", 200));
+    free(net_ask(
+        tcp,
+        "GET /health HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer 0123456789abcdef\r\n\r\n",
+        200));
     close(tcp);
     for (int i = 0; i < 4; i++)
         close(unix_fd[i]);
@@ -228,7 +232,8 @@ static void a_reader_that_takes_nothing_is_dropped(void **state)
     close(fd);
 }
 
-/* Answers that nobody reads don't pile up: the next request is looked at when the last answer has left. */
+/* Answers that nobody reads don't pile up: the next request is looked at when the last answer has
+ * left. */
 static void pipelining_without_reading_is_held_back(void **state)
 {
     (void)state;
@@ -243,7 +248,7 @@ static void pipelining_without_reading_is_held_back(void **state)
             break;
         n_sent++;
     }
-    assert_true(n_sent < 200000);                          /* it was not all swallowed */
+    assert_true(n_sent < 200000);                                /* it was not all swallowed */
     assert_true(net_metric(&f, "hearth_requests_total") < 5000); /* nor answered into memory */
     close(fd);
 }
@@ -256,7 +261,8 @@ static void bodies_of_all_connections_have_a_ceiling(void **state)
     int a = net_connect(&f), b = net_connect(&f);
     char junk[8000];
     memset(junk, 'x', sizeof(junk));
-    net_send(a, "POST " CHAT " HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 9000\r\n\r\n");
+    net_send(a, "POST " CHAT
+                " HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 9000\r\n\r\n");
     expect_status(a, 100);
     net_send_n(a, junk, sizeof(junk));
     net_send(b, "POST " CHAT " HTTP/1.1\r\nHost: x\r\nContent-Length: 9000\r\n\r\n");
@@ -326,7 +332,9 @@ static void random_bytes_never_harm_others(void **state)
         for (size_t i = 0; i < n; i++)
             junk[i] = (char)test_random(256);
         if (round % 2) /* half of them begin well */
-            net_send(fd, "POST " CHAT " HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nstrea\r\n");
+            net_send(fd,
+                     "POST " CHAT
+                     " HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nstrea\r\n");
         net_send_n(fd, junk, n);
         close(fd);
         if (round % 20 == 0)

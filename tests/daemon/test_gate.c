@@ -6,16 +6,19 @@
 
 static struct keys *keys;
 
-static int check(bool is_tcp, const char *cors, const struct http_head *head, struct gate_pass *pass)
+static int check(bool is_tcp, const char *cors, const struct http_head *head,
+                 struct gate_pass *pass)
 {
-    struct gate g = {.is_tcp = is_tcp, .keys = keys, .cors_origin = cors, .unix_owner = "uid:1", .denied = ""};
+    struct gate g = {
+        .is_tcp = is_tcp, .keys = keys, .cors_origin = cors, .unix_owner = "uid:1", .denied = ""};
     struct http_error bad = {0};
     return gate_check(&g, head, pass, &bad) == 0 ? 0 : bad.status;
 }
 
 static struct http_head head_of(const char *method, const char *path)
 {
-    return (struct http_head){.method = method, .path = path, .query = "", .host = "localhost", .minor = 1};
+    return (struct http_head){
+        .method = method, .path = path, .query = "", .host = "localhost", .minor = 1};
 }
 
 static void unix_peers_are_known_by_uid(void **state)

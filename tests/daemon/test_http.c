@@ -1,6 +1,8 @@
 /*
- * HTTP requests: a table of bytes and what they mean. Each row is pushed whole, byte by byte, and in random pieces, and must mean the same. A '|' in `wants` ends a step;
- * of errors only the status is compared with the table, but their whole text between the ways of cutting.
+ * HTTP requests: a table of bytes and what they mean. Each row is pushed whole, byte by byte, and
+ * in random pieces, and must mean the same. A '|' in `wants` ends a step;
+ * of errors only the status is compared with the table, but their whole text between the ways of
+ * cutting.
  */
 #include "tests/base/testing.h"
 
@@ -12,58 +14,98 @@ struct row {
 
 #define H "Host: x\r\n"
 static const struct row rows[] = {
-    {"a plain GET", "GET /health HTTP/1.1\r\n" H "\r\n", "HEAD GET /health ? 1.1 host=x length=0|DONE 0 0 |"},
+    {"a plain GET", "GET /health HTTP/1.1\r\n" H "\r\n",
+     "HEAD GET /health ? 1.1 host=x length=0|DONE 0 0 |"},
     {"a POST with a body", "POST /a?b=c HTTP/1.1\r\n" H "Content-Length: 5\r\n\r\nhello",
      "HEAD POST /a ?b=c 1.1 host=x length=5|DONE 5 5 hello|"},
     {"no space after the colon", "POST / HTTP/1.1\r\nHost:x\r\nContent-Length:3\r\n\r\nabc",
      "HEAD POST / ? 1.1 host=x length=3|DONE 3 3 abc|"},
     {"chunks of one byte, an extension, trailers",
-     "POST / HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n1;ext=\"v\"\r\na\r\n1\r\nb\r\n0\r\nTrailer: x\r\n\r\n",
+     "POST / HTTP/1.1\r\n" H
+     "Transfer-Encoding: chunked\r\n\r\n1;ext=\"v\"\r\na\r\n1\r\nb\r\n0\r\nTrailer: x\r\n\r\n",
      "HEAD POST / ? 1.1 host=x chunked|DONE 2 2 ab|"},
-    {"three in a row", "GET /1 HTTP/1.1\r\n" H "\r\nPOST /2 HTTP/1.1\r\n" H "Content-Length: 1\r\n\r\nxGET /3 HTTP/1.1\r\n" H "\r\n",
-     "HEAD GET /1 ? 1.1 host=x length=0|DONE 0 0 |HEAD POST /2 ? 1.1 host=x length=1|DONE 1 1 x|HEAD GET /3 ? 1.1 host=x length=0|DONE 0 0 |"},
-    {"empty lines before", "\r\n\r\nGET / HTTP/1.1\r\n" H "\r\n", "HEAD GET / ? 1.1 host=x length=0|DONE 0 0 |"},
-    {"HTTP/1.0 without Host", "GET / HTTP/1.0\r\n\r\n", "HEAD GET / ? 1.0 length=0 close|DONE 0 0 |"},
-    {"HTTP/1.0 keep-alive", "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", "HEAD GET / ? 1.0 length=0|DONE 0 0 |"},
-    {"Connection: close", "GET / HTTP/1.1\r\n" H "Connection: close\r\n\r\n", "HEAD GET / ? 1.1 host=x length=0 close|DONE 0 0 |"},
-    {"an absolute target", "GET http://h:1/p?q HTTP/1.1\r\n" H "\r\n", "HEAD GET /p ?q 1.1 host=x length=0|DONE 0 0 |"},
-    {"an absolute target without a path", "GET http://h?q HTTP/1.1\r\n" H "\r\n", "HEAD GET / ?q 1.1 host=x length=0|DONE 0 0 |"},
-    {"OPTIONS *", "OPTIONS * HTTP/1.1\r\n" H "\r\n", "HEAD OPTIONS * ? 1.1 host=x length=0|DONE 0 0 |"},
-    {"escapes in the path", "GET /a%20b%C3%A9?x=%20 HTTP/1.1\r\n" H "\r\n", "HEAD GET /a b\xC3\xA9 ?x=%20 1.1 host=x length=0|DONE 0 0 |"},
-    {"a fragment is dropped", "GET /a?b#c HTTP/1.1\r\n" H "\r\n", "HEAD GET /a ?b 1.1 host=x length=0|DONE 0 0 |"},
+    {"three in a row",
+     "GET /1 HTTP/1.1\r\n" H "\r\nPOST /2 HTTP/1.1\r\n" H
+     "Content-Length: 1\r\n\r\nxGET /3 HTTP/1.1\r\n" H "\r\n",
+     "HEAD GET /1 ? 1.1 host=x length=0|DONE 0 0 |HEAD POST /2 ? 1.1 host=x length=1|DONE 1 1 "
+     "x|HEAD GET /3 ? 1.1 host=x length=0|DONE 0 0 |"},
+    {"empty lines before", "\r\n\r\nGET / HTTP/1.1\r\n" H "\r\n",
+     "HEAD GET / ? 1.1 host=x length=0|DONE 0 0 |"},
+    {"HTTP/1.0 without Host", "GET / HTTP/1.0\r\n\r\n",
+     "HEAD GET / ? 1.0 length=0 close|DONE 0 0 |"},
+    {"HTTP/1.0 keep-alive", "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+     "HEAD GET / ? 1.0 length=0|DONE 0 0 |"},
+    {"Connection: close", "GET / HTTP/1.1\r\n" H "Connection: close\r\n\r\n",
+     "HEAD GET / ? 1.1 host=x length=0 close|DONE 0 0 |"},
+    {"an absolute target", "GET http://h:1/p?q HTTP/1.1\r\n" H "\r\n",
+     "HEAD GET /p ?q 1.1 host=x length=0|DONE 0 0 |"},
+    {"an absolute target without a path", "GET http://h?q HTTP/1.1\r\n" H "\r\n",
+     "HEAD GET / ?q 1.1 host=x length=0|DONE 0 0 |"},
+    {"OPTIONS *", "OPTIONS * HTTP/1.1\r\n" H "\r\n",
+     "HEAD OPTIONS * ? 1.1 host=x length=0|DONE 0 0 |"},
+    {"escapes in the path", "GET /a%20b%C3%A9?x=%20 HTTP/1.1\r\n" H "\r\n",
+     "HEAD GET /a b\xC3\xA9 ?x=%20 1.1 host=x length=0|DONE 0 0 |"},
+    {"a fragment is dropped", "GET /a?b#c HTTP/1.1\r\n" H "\r\n",
+     "HEAD GET /a ?b 1.1 host=x length=0|DONE 0 0 |"},
     {"an offered upgrade is ignored",
-     "GET / HTTP/1.1\r\n" H "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n\r\nGET /2 HTTP/1.1\r\n" H "\r\n",
+     "GET / HTTP/1.1\r\n" H "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: "
+                            "h2c\r\nHTTP2-Settings: AA\r\n\r\nGET /2 HTTP/1.1\r\n" H "\r\n",
      "HEAD GET / ? 1.1 host=x length=0|DONE 0 0 |HEAD GET /2 ? 1.1 host=x length=0|DONE 0 0 |"},
-    {"an upgrade with a body", "POST / HTTP/1.1\r\n" H "Connection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 2\r\n\r\nab",
+    {"an upgrade with a body",
+     "POST / HTTP/1.1\r\n" H "Connection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 2\r\n\r\nab",
      "HEAD POST / ? 1.1 host=x length=2|DONE 2 2 ab|"},
     {"Expect", "POST / HTTP/1.1\r\n" H "Expect: 100-continue\r\nContent-Length: 1\r\n\r\na",
      "HEAD POST / ? 1.1 host=x length=1 expects|DONE 1 1 a|"},
-    {"Expect without a body", "POST / HTTP/1.1\r\n" H "Expect: 100-continue\r\n\r\n", "HEAD POST / ? 1.1 host=x length=0|DONE 0 0 |"},
-    {"the headers that we keep", "GET / HTTP/1.1\r\nhOsT:  a \r\nORIGIN: http://o\r\nAuthorization: Bearer k\r\nX: y\r\n\r\n",
+    {"Expect without a body", "POST / HTTP/1.1\r\n" H "Expect: 100-continue\r\n\r\n",
+     "HEAD POST / ? 1.1 host=x length=0|DONE 0 0 |"},
+    {"the headers that we keep",
+     "GET / HTTP/1.1\r\nhOsT:  a \r\nORIGIN: http://o\r\nAuthorization: Bearer k\r\nX: y\r\n\r\n",
      "HEAD GET / ? 1.1 host=a origin=http://o auth=Bearer k length=0|DONE 0 0 |"},
-    {"an empty header", "GET / HTTP/1.1\r\nHost:\r\nX:\r\n\r\n", "HEAD GET / ? 1.1 host= length=0|DONE 0 0 |"},
-    {"a body that is skipped, then the next", "POST /skip HTTP/1.1\r\n" H "Content-Length: 40\r\n\r\nGET /evil HTTP/1.1\r\nHost: x\r\n\r\n.........GET / HTTP/1.1\r\n" H "\r\n",
-     "HEAD POST /skip ? 1.1 host=x length=40|DONE 40 0 |HEAD GET / ? 1.1 host=x length=0|DONE 0 0 |"},
-    {"a NUL in a body", "POST / HTTP/1.1\r\n" H "Content-Length: 1\r\n\r\n#", "HEAD POST / ? 1.1 host=x length=1|DONE 1 1 #|"},
+    {"an empty header", "GET / HTTP/1.1\r\nHost:\r\nX:\r\n\r\n",
+     "HEAD GET / ? 1.1 host= length=0|DONE 0 0 |"},
+    {"a body that is skipped, then the next",
+     "POST /skip HTTP/1.1\r\n" H
+     "Content-Length: 40\r\n\r\nGET /evil HTTP/1.1\r\nHost: x\r\n\r\n.........GET / HTTP/1.1\r\n" H
+     "\r\n",
+     "HEAD POST /skip ? 1.1 host=x length=40|DONE 40 0 |HEAD GET / ? 1.1 host=x length=0|DONE 0 0 "
+     "|"},
+    {"a NUL in a body", "POST / HTTP/1.1\r\n" H "Content-Length: 1\r\n\r\n#",
+     "HEAD POST / ? 1.1 host=x length=1|DONE 1 1 #|"},
     {"an unfinished head", "GET / HTTP/1.1\r\nHo", "UNFINISHED|"},
-    {"an unfinished body", "POST / HTTP/1.1\r\n" H "Content-Length: 5\r\n\r\nhel", "HEAD POST / ? 1.1 host=x length=5|UNFINISHED|"},
+    {"an unfinished body", "POST / HTTP/1.1\r\n" H "Content-Length: 5\r\n\r\nhel",
+     "HEAD POST / ? 1.1 host=x length=5|UNFINISHED|"},
 
     {"no Host", "GET / HTTP/1.1\r\n\r\n", "BAD 400|"},
     {"two Hosts", "GET / HTTP/1.1\r\n" H "Host: y\r\n\r\n", "BAD 400|"},
-    {"two equal Content-Lengths", "POST / HTTP/1.1\r\n" H "Content-Length: 1\r\nContent-Length: 1\r\n\r\na", "BAD 400|"},
-    {"two different Content-Lengths", "POST / HTTP/1.1\r\n" H "Content-Length: 1\r\nContent-Length: 2\r\n\r\na", "BAD 400|"},
-    {"length and chunks", "POST / HTTP/1.1\r\n" H "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "BAD 400|"},
-    {"chunks and length", "POST / HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n0\r\n\r\n", "BAD 400|"},
+    {"two equal Content-Lengths",
+     "POST / HTTP/1.1\r\n" H "Content-Length: 1\r\nContent-Length: 1\r\n\r\na", "BAD 400|"},
+    {"two different Content-Lengths",
+     "POST / HTTP/1.1\r\n" H "Content-Length: 1\r\nContent-Length: 2\r\n\r\na", "BAD 400|"},
+    {"length and chunks",
+     "POST / HTTP/1.1\r\n" H "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+     "BAD 400|"},
+    {"chunks and length",
+     "POST / HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n0\r\n\r\n",
+     "BAD 400|"},
     {"a negative length", "POST / HTTP/1.1\r\n" H "Content-Length: -1\r\n\r\n", "BAD 400|"},
-    {"a length with letters", "POST / HTTP/1.1\r\n" H "Content-Length: 3abc\r\n\r\nabc", "BAD 400|"},
-    {"a length beyond 64 bits", "POST / HTTP/1.1\r\n" H "Content-Length: 18446744073709551617\r\n\r\n", "BAD 400|"},
-    {"a hexadecimal prefix in a chunk", "POST / HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n0x3\r\nabc\r\n0\r\n\r\n",
+    {"a length with letters", "POST / HTTP/1.1\r\n" H "Content-Length: 3abc\r\n\r\nabc",
+     "BAD 400|"},
+    {"a length beyond 64 bits",
+     "POST / HTTP/1.1\r\n" H "Content-Length: 18446744073709551617\r\n\r\n", "BAD 400|"},
+    {"a hexadecimal prefix in a chunk",
+     "POST / HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n0x3\r\nabc\r\n0\r\n\r\n",
      "HEAD POST / ? 1.1 host=x chunked|BAD 400|"},
-    {"a negative chunk", "POST / HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n-2\r\nab", "HEAD POST / ? 1.1 host=x chunked|BAD 400|"},
-    {"a huge chunk", "POST / HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n", "HEAD POST / ? 1.1 host=x chunked|BAD 400|"},
+    {"a negative chunk", "POST / HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n-2\r\nab",
+     "HEAD POST / ? 1.1 host=x chunked|BAD 400|"},
+    {"a huge chunk",
+     "POST / HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n",
+     "HEAD POST / ? 1.1 host=x chunked|BAD 400|"},
     {"gzip", "POST / HTTP/1.1\r\n" H "Transfer-Encoding: gzip\r\n\r\n", "BAD 501|"},
-    {"gzip, chunked", "POST / HTTP/1.1\r\n" H "Transfer-Encoding: gzip, chunked\r\n\r\n", "BAD 501|"},
-    {"chunked twice", "POST / HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n", "BAD 400|"},
+    {"gzip, chunked", "POST / HTTP/1.1\r\n" H "Transfer-Encoding: gzip, chunked\r\n\r\n",
+     "BAD 501|"},
+    {"chunked twice",
+     "POST / HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n",
+     "BAD 400|"},
     {"chunked in 1.0", "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", "BAD 400|"},
     {"a space before the colon", "GET / HTTP/1.1\r\nHost : x\r\n\r\n", "BAD 400|"},
     {"a space in a name", "GET / HTTP/1.1\r\n" H "X Y: z\r\n\r\n", "BAD 400|"},
@@ -81,21 +123,32 @@ static const struct row rows[] = {
     {"half an escape", "GET /%4 HTTP/1.1\r\n" H "\r\n", "BAD 400|"},
     {"a NUL by escape", "GET /%00 HTTP/1.1\r\n" H "\r\n", "BAD 400|"},
     {"no UTF-8 by escape", "GET /%ff HTTP/1.1\r\n" H "\r\n", "BAD 400|"},
-    {"another expectation", "POST / HTTP/1.1\r\n" H "Expect: 200-ok\r\nContent-Length: 1\r\n\r\na", "BAD 417|"},
+    {"another expectation", "POST / HTTP/1.1\r\n" H "Expect: 200-ok\r\nContent-Length: 1\r\n\r\na",
+     "BAD 417|"},
     {"two keys", "GET / HTTP/1.1\r\n" H "Authorization: a\r\nAuthorization: b\r\n\r\n", "BAD 400|"},
     {"a body that is too long", "POST / HTTP/1.1\r\n" H "Content-Length: 1001\r\n\r\n", "BAD 413|"},
     {"chunks that are too long",
      "POST / HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n3e9\r\n"
-     "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"
-     "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"
-     "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"
-     "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"
-     "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"
-     "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"
-     "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"
-     "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"
-     "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"
-     "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"
+     "012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012"
+     "3456789"
+     "012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012"
+     "3456789"
+     "012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012"
+     "3456789"
+     "012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012"
+     "3456789"
+     "012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012"
+     "3456789"
+     "012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012"
+     "3456789"
+     "012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012"
+     "3456789"
+     "012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012"
+     "3456789"
+     "012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012"
+     "3456789"
+     "012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012"
+     "3456789"
      "x\r\n0\r\n\r\n",
      "HEAD POST / ? 1.1 host=x chunked|BAD 413|"},
     {"a control character in a value", "GET / HTTP/1.1\r\n" H "X: a\x01\r\n\r\n", "BAD 400|"},
@@ -146,7 +199,8 @@ static void any_split_gives_what_the_table_says(void **state)
         assert_string_equal(text, rows[i].wants);
         for (int round = 0; round < 20; round++) {
             buf_clear(&again);
-            http_record(&limits, rows[i].bytes, strlen(rows[i].bytes), round == 0 ? one : some, NULL, &again);
+            http_record(&limits, rows[i].bytes, strlen(rows[i].bytes), round == 0 ? one : some,
+                        NULL, &again);
             if (strcmp(again.data, whole.data) != 0)
                 print_message("%s, round %d\n", rows[i].name, round);
             assert_string_equal(again.data, whole.data);
@@ -223,9 +277,10 @@ static void escapes_are_decoded_or_refused(void **state)
         bool is_form;
         const char *wants;
     } cases[] = {
-        {"", false, ""},        {"a+b", false, "a+b"},   {"a+b", true, "a b"}, {"%41%6a", false, "Aj"},
-        {"%", false, NULL},     {"%4", false, NULL},     {"%4g", false, NULL}, {"%00", true, NULL},
-        {"%C3%A9", true, "é"},  {"%C3", true, NULL},     {"%2Fa", false, "/a"},
+        {"", false, ""},         {"a+b", false, "a+b"}, {"a+b", true, "a b"},
+        {"%41%6a", false, "Aj"}, {"%", false, NULL},    {"%4", false, NULL},
+        {"%4g", false, NULL},    {"%00", true, NULL},   {"%C3%A9", true, "é"},
+        {"%C3", true, NULL},     {"%2Fa", false, "/a"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char *out = NULL;

@@ -21,7 +21,8 @@ static void a_private_socket_is_its_own_users_only(void **state)
     assert_string_equal(owner, "uid:1000");
     assert_int_equal(owner_of_uid(1001, 1000, 0600, owner, &e), ERR_INVAL);
     assert_non_null(strstr(e.text, "1001"));
-    assert_int_equal(owner_of_uid(0, 1000, 0600, owner, &e), ERR_INVAL); /* root is owner 0, not everyone */
+    assert_int_equal(owner_of_uid(0, 1000, 0600, owner, &e),
+                     ERR_INVAL);            /* root is owner 0, not everyone */
     assert_string_equal(owner, "uid:1000"); /* untouched */
 }
 
@@ -61,7 +62,8 @@ static void a_socketpairs_peer_is_ourselves(void **state)
 static void keys_name_their_owner(void **state)
 {
     (void)state;
-    static const char text[] = "# comment\n\nann:" KEY_A "\r\nbob.2:" KEY_B ":with:colons  \nann:another-key-of-ann-1\n";
+    static const char text[] =
+        "# comment\n\nann:" KEY_A "\r\nbob.2:" KEY_B ":with:colons  \nann:another-key-of-ann-1\n";
     struct keys *k = NULL;
     struct err e = {0};
     char owner[OWNER_BYTES] = "";
@@ -72,7 +74,13 @@ static void keys_name_their_owner(void **state)
     assert_string_equal(owner, "key:bob.2");
     assert_true(keys_find(k, "Bearer another-key-of-ann-1", owner)); /* rotated: the same owner */
     assert_string_equal(owner, "key:ann");
-    static const char *const no[] = {"", "Bearer ", "Bearer x", "Basic " KEY_A, KEY_A, "Bearer " KEY_A "x", "Bearer 0123456789abcde"};
+    static const char *const no[] = {"",
+                                     "Bearer ",
+                                     "Bearer x",
+                                     "Basic " KEY_A,
+                                     KEY_A,
+                                     "Bearer " KEY_A "x",
+                                     "Bearer 0123456789abcde"};
     for (size_t i = 0; i < ARRAY_LEN(no); i++)
         assert_false(keys_find(k, no[i], owner));
     assert_false(keys_find(k, NULL, owner));
@@ -133,9 +141,27 @@ static void a_key_file_that_others_can_read_is_refused(void **state)
 static void only_loopback_hosts_pass(void **state)
 {
     (void)state;
-    static const char *const yes[] = {"localhost", "LocalHost:80", "127.0.0.1", "127.0.0.1:8080", "127.255.0.9:1", "[::1]", "[::1]:8080", "localhost:"};
-    static const char *const no[] = {"", "example.com", "localhost.example.com", "127.0.0.1.example.com", "128.0.0.1", "127.0.0", "127.0.0.1.1",
-                                     "127.0.0.256", "127..0.1", "[::2]", "[::1", "[::1]x", "::1", "localhost:80x", "localhost:80:90", "0.0.0.0", "1270.0.0.1", "127.0.0.1."};
+    static const char *const yes[] = {"localhost",      "LocalHost:80",  "127.0.0.1",
+                                      "127.0.0.1:8080", "127.255.0.9:1", "[::1]",
+                                      "[::1]:8080",     "localhost:"};
+    static const char *const no[] = {"",
+                                     "example.com",
+                                     "localhost.example.com",
+                                     "127.0.0.1.example.com",
+                                     "128.0.0.1",
+                                     "127.0.0",
+                                     "127.0.0.1.1",
+                                     "127.0.0.256",
+                                     "127..0.1",
+                                     "[::2]",
+                                     "[::1",
+                                     "[::1]x",
+                                     "::1",
+                                     "localhost:80x",
+                                     "localhost:80:90",
+                                     "0.0.0.0",
+                                     "1270.0.0.1",
+                                     "127.0.0.1."};
     for (size_t i = 0; i < ARRAY_LEN(yes); i++)
         if (!owner_host_is_loopback(yes[i]))
             fail_msg("%s", yes[i]);

@@ -7,7 +7,8 @@
 static void query_parameters_are_decoded(void **state)
 {
     (void)state;
-    struct request r = {.query = (char *)"limit=10&after=a%20b+c&flag&empty=&x%3Dy=1&limit=20&bad=%zz"};
+    struct request r = {.query =
+                            (char *)"limit=10&after=a%20b+c&flag&empty=&x%3Dy=1&limit=20&bad=%zz"};
     char *v = NULL;
     assert_int_equal(request_query(&r, "limit", &v), 0);
     assert_string_equal(v, "10"); /* the first */
@@ -37,8 +38,10 @@ static void errors_have_openais_shape(void **state)
     static const struct {
         int status;
         const char *type;
-    } types[] = {{400, "invalid_request_error"}, {401, "authentication_error"}, {403, "permission_error"}, {404, "not_found_error"},
-                 {413, "invalid_request_error"}, {429, "invalid_request_error"}, {500, "server_error"},   {503, "overloaded_error"}};
+    } types[] = {{400, "invalid_request_error"}, {401, "authentication_error"},
+                 {403, "permission_error"},      {404, "not_found_error"},
+                 {413, "invalid_request_error"}, {429, "invalid_request_error"},
+                 {500, "server_error"},          {503, "overloaded_error"}};
     for (size_t i = 0; i < ARRAY_LEN(types); i++) {
         struct http_error h;
         struct buf b;
@@ -76,8 +79,9 @@ static void a_long_message_is_cut_between_characters(void **state)
 static void library_errors_map_to_statuses(void **state)
 {
     (void)state;
-    static const int map[][2] = {{ERR_NOTFOUND, 404}, {ERR_INVAL, 400}, {ERR_LIMIT, 400}, {ERR_UNSUPPORTED, 400}, {ERR_BUSY, 503},
-                                 {ERR_NOMEM, 500},    {ERR_IO, 500},    {ERR_CORRUPT, 500}, {ERR_CANCELED, 500}};
+    static const int map[][2] = {{ERR_NOTFOUND, 404},    {ERR_INVAL, 400},   {ERR_LIMIT, 400},
+                                 {ERR_UNSUPPORTED, 400}, {ERR_BUSY, 503},    {ERR_NOMEM, 500},
+                                 {ERR_IO, 500},          {ERR_CORRUPT, 500}, {ERR_CANCELED, 500}};
     for (size_t i = 0; i < ARRAY_LEN(map); i++) {
         struct err e = {.code = map[i][0], .text = "why"};
         struct http_error h;

@@ -1,4 +1,5 @@
-/* The same bytes in one piece, byte by byte, and in pieces whose sizes come from the input give the same requests and errors. */
+/* The same bytes in one piece, byte by byte, and in pieces whose sizes come from the input give the
+ * same requests and errors. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     http_record(&limits, (const char *)data, n, one, NULL, &seen[1]);
     http_record(&limits, (const char *)data, n, from_input, &sizes, &seen[2]);
     for (int i = 1; i < 3; i++)
-        if (seen[0].len != seen[i].len || (seen[0].len > 0 && memcmp(seen[0].data, seen[i].data, seen[0].len) != 0))
+        if (seen[0].len != seen[i].len ||
+            (seen[0].len > 0 && memcmp(seen[0].data, seen[i].data, seen[0].len) != 0))
             abort();
     for (int i = 0; i < 3; i++)
         buf_done(&seen[i]);
