@@ -1,7 +1,9 @@
 /*
- * Items: messages as the Responses and Conversations APIs write them, in both directions, and the pages that list them.
+ * Items: messages as the Responses and Conversations APIs write them, in both directions, and the
+ * pages that list them.
  *
- *      {"id", "type": "message", "role", "status", "content": [{"type": "input_text" | "output_text", "text", …}],
+ *      {"id", "type": "message", "role", "status", "content": [{"type": "input_text" |
+ *                                                           "output_text", "text", …}],
  *       "hearth": {"created_at", "parent", "status"[, "model", "finish"]}}
  */
 #ifndef HEARTH_DAEMON_ITEMS_H
@@ -21,27 +23,34 @@ struct items {
 };
 
 /*
- * An array of items, with or without type "message", content as string or parts; at most `max`. `field` names the array in errors ("items"). Answers among them count as complete.
+ * An array of items, with or without type "message", content as string or parts; at most `max`.
+ * `field` names the array in errors ("items"). Answers among them count as complete.
  */
-int items_parse(const json *array, const char *field, size_t max, struct arena *a, struct items *ret,
-                struct http_error *ret_error) MUST_USE;
+int items_parse(const json *array, const char *field, size_t max, struct arena *a,
+                struct items *ret, struct http_error *ret_error) MUST_USE;
 /* One user message: `input` as a string. */
-int items_of_text(const char *text, struct arena *a, struct items *ret, struct http_error *ret_error) MUST_USE;
+int items_of_text(const char *text, struct arena *a, struct items *ret,
+                  struct http_error *ret_error) MUST_USE;
 
 /* The object of one message; of an answer also model and finish. Caller owns; NULL: no memory. */
 json *item_json(const struct memory_message *m);
-/* {"object": "list", "data", "first_id", "last_id", "has_more"}; takes data, whose members have ids. */
+/* {"object": "list", "data", "first_id", "last_id", "has_more"}; takes data, whose members have
+ * ids. */
 json *list_json(json *data, bool has_more);
 
 /* after, limit (1 … 100, 20 without) and order ("desc" without) of the query. */
-int items_page(const struct request *r, struct arena *a, struct memory_page *ret, struct http_error *ret_error) MUST_USE;
+int items_page(const struct request *r, struct arena *a, struct memory_page *ret,
+               struct http_error *ret_error) MUST_USE;
 
-/* `metadata`: an object of at most 16 strings, as compact JSON text in the arena; NULL when absent. */
-int metadata_parse(const json *o, struct arena *a, const char **ret, struct http_error *ret_error) MUST_USE;
+/* `metadata`: an object of at most 16 strings, as compact JSON text in the arena; NULL when
+ * absent. */
+int metadata_parse(const json *o, struct arena *a, const char **ret,
+                   struct http_error *ret_error) MUST_USE;
 /* Back again, for a reply; {} for what can't be read. */
 json *metadata_json(const char *text);
 
-/* 404 and the like for a library error, with the field (static) that named the thing. Returns e->code. */
+/* 404 and the like for a library error, with the field (static) that named the thing. Returns
+ * e->code. */
 int items_error(struct http_error *ret, const struct err *e, const char *param);
 
 #endif

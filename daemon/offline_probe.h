@@ -1,4 +1,5 @@
-/* Shared by the files of the probe: offline_probe.c, offline_probe_logits.c, offline_probe_sample.c. */
+/* Shared by the files of the probe: offline_probe.c, offline_probe_logits.c,
+ * offline_probe_sample.c. */
 #ifndef HEARTH_DAEMON_OFFLINE_PROBE_H
 #define HEARTH_DAEMON_OFFLINE_PROBE_H
 

@@ -1,5 +1,6 @@
 /*
- * What a turn of /v1/responses carries beyond struct turn: the request's fields that its reply repeats. Hangs on turn.api, in the turn's arena.
+ * What a turn of /v1/responses carries beyond struct turn: the request's fields that its reply
+ * repeats. Hangs on turn.api, in the turn's arena.
  */
 #ifndef HEARTH_DAEMON_RESPONSE_H
 #define HEARTH_DAEMON_RESPONSE_H
@@ -16,7 +17,8 @@ struct response {
     char item_id[MEMORY_ID_BYTES];     /* of the output message */
 };
 
-/* The response object as it stands; with `has_output` the message is in it, else output is []. Caller owns; NULL: no memory. */
+/* The response object as it stands; with `has_output` the message is in it, else output is [].
+ * Caller owns; NULL: no memory. */
 json *response_json(const struct turn *t, bool has_output);
 
 #endif

@@ -1,13 +1,14 @@
 /*
  * Attention over one span of KV blocks. Part of kern_impl.h.
  *
- *   scores  s[pos]  = Σ_dim q[dim] · K[dim][pos]        lanes are positions, one chain over the dimensions
- *   m' = max(m, s), c = exp(m − m'), p = exp(s − m')    per block of 32
- *   l  = l · c + Σ p                                    sixteen partials and the tree
- *   acc[dim] = acc[dim] · c + Σ_pos p[pos] · V[pos][dim]   lanes are dimensions, one chain over the positions
+ *   scores  s[pos]  = Σ_dim q[dim] · K[dim][pos]         lanes are positions, one chain over dim
+ *   m' = max(m, s), c = exp(m − m'), p = exp(s − m')     per block of 32
+ *   l  = l · c + Σ p                                     sixteen partials and the tree
+ *   acc[dim] = acc[dim] · c + Σ_pos p[pos] · V[pos][dim] lanes are dim, one chain over positions
  *
- * A masked position has p = 0 exactly and a wholly masked block c = 1, so both leave the state as it was. Both products have one shape, rows of coefficients times
- * [k][32] values, and share one tile of 3 rows × 32 lanes: 12 accumulators in 16 registers.
+ * A masked position has p = 0 exactly and a wholly masked block c = 1, so both leave the state as
+ * it was. Both products have one shape, rows of coefficients times [k][32] values, and share one
+ * tile of 3 rows × 32 lanes: 12 accumulators in 16 registers.
  */
 
 /* Far below ATTN_EMPTY: exp(masked − m) is 0 whatever m is. */
@@ -29,7 +30,8 @@ V_FN v16f strip_load(const void *b, size_t i, const int is_f16)
     return is_f16 ? v_from_f16((const uint16_t *)b + i) : v_load((const float *)b + i);
 }
 
-V_FN void strip_run(const struct strip *s, const int rows, const int wide, const int is_f16, const int from_y)
+V_FN void strip_run(const struct strip *s, const int rows, const int wide, const int is_f16,
+                    const int from_y)
 {
     const float *a0 = s->a, *a1 = a0 + s->lda, *a2 = a1 + s->lda;
     float *y0 = s->y, *y1 = y0 + s->ldy, *y2 = y1 + s->ldy;
@@ -40,7 +42,8 @@ V_FN void strip_run(const struct strip *s, const int rows, const int wide, const
         p2 = rows > 2 ? v_load(y2) : p2, q2 = rows > 2 && wide > 1 ? v_load(y2 + 16) : q2;
     }
     for (int k = 0; k < s->n_k; k++) {
-        v16f c0 = v_set1(a0[k]), c1 = rows > 1 ? v_set1(a1[k]) : c0, c2 = rows > 2 ? v_set1(a2[k]) : c0;
+        v16f c0 = v_set1(a0[k]), c1 = rows > 1 ? v_set1(a1[k]) : c0,
+             c2 = rows > 2 ? v_set1(a2[k]) : c0;
         v16f b = strip_load(s->b, (size_t)k * s->ldb, is_f16);
         p0 = v_fma(c0, b, p0);
         p1 = rows > 1 ? v_fma(c1, b, p1) : p1;
@@ -90,54 +93,70 @@ struct attn_block {
     int pos0;
 };
 
-/* Scores → weights of up to 3 queries; the state's m and l, and c for its acc. True when some c isn't 1. */
-V_FN int attn_softmax(const struct attn_span *a, const struct attn_block *b, int q0, int rows, float *s, float *c)
+/*
+ * Scores → weights of one query, in place, and its l; c becomes the factor for its acc. Many queries one
+ * after the other: their chains don't wait for each other.
+ */
+V_FN float attn_softmax(const struct attn_span *a, int pos0, int query, float *s)
 {
-    float diff[16] = {0};
-    for (int r = 0; r < rows; r++) {
-        float *x = s + 32 * r;
-        const int n_seen = a->pos[q0 + r] - b->pos0 + 1;
-        for (int i = n_seen > 0 ? n_seen : 0; i < 32; i++)
-            x[i] = ATTN_MASKED;
-        v16f x0 = v_load(x), x1 = v_load(x + 16);
-        float m = a->m[q0 + r], high = v_hmax(v_max(x0, x1));
-        high = high > m ? high : m;
-        diff[r] = m - high;
-        a->m[q0 + r] = high;
-        v16f h = v_set1(high);
-        v_store(x, v_exp(v_sub(x0, h)));
-        v_store(x + 16, v_exp(v_sub(x1, h)));
+    const int n_seen = a->pos[query] - pos0 + 1;
+    for (int i = n_seen > 0 ? n_seen : 0; i < 32; i++)
+        s[i] = ATTN_MASKED;
+    v16f x0 = v_load(s), x1 = v_load(s + 16);
+    const float m = a->m[query], top = v_hmax(v_max(x0, x1)), high = top > m ? top : m;
+    a->m[query] = high;
+    const v16f h = v_set1(high);
+    x0 = v_exp(v_sub(x0, h));
+    x1 = v_exp(v_sub(x1, h));
+    v_store(s, x0);
+    v_store(s + 16, x1);
+    const float sum = v_sum(v_add(x0, x1));
+    if (high > m) { /* else the factor is exp(0) = 1, and everything stays as it is */
+        const float c = v_first(v_exp(v_set1(m - high)));
+        a->l[query] = __builtin_fmaf(a->l[query], c, sum);
+        return c;
     }
-    v_store(c, v_exp(v_load(diff)));
-    int changed = 0;
-    for (int r = 0; r < rows; r++) {
-        float *l = &a->l[q0 + r], sum = v_sum(v_add(v_load(s + 32 * r), v_load(s + 32 * r + 16)));
-        *l = __builtin_fmaf(*l, c[r], sum);
-        changed |= c[r] != 1.0f;
-    }
-    return changed;
+    a->l[query] += sum;
+    return 1;
 }
 
-/* Queries q0 … q0 + rows − 1 against one block. */
-V_FN void attn_queries(const struct attn_span *a, const struct attn_block *b, int q0, int rows)
+/* Queries of one go through a block: their scores fit the first cache beside the block. */
+#define ATTN_CHUNK 48
+
+/* acc of up to three queries += p · V, by strips of 32 dimensions. */
+V_FN void attn_values(const struct attn_span *a, const struct attn_block *b, const float *s, int q0, int rows)
 {
-    const size_t dim = (size_t)a->head_dim;
-    float s[3 * 32], c[16], *acc = a->acc + (size_t)q0 * dim;
-    struct strip t = {.a = a->q + (size_t)q0 * dim, .lda = dim, .b = b->k, .ldb = 32, .n_k = a->head_dim, .y = s, .ldy = 32};
-    (b->is_f16 ? strip_scores_f16 : strip_scores_f32)(&t, rows);
-    if (attn_softmax(a, b, q0, rows, s, c))
-        for (int r = 0; r < rows; r++)
-            for (size_t i = 0; i < dim; i += 16)
-                v_store(acc + (size_t)r * dim + i, v_mul(v_load(acc + (size_t)r * dim + i), v_set1(c[r])));
-    t = (struct strip){.a = s, .lda = 32, .b = b->v, .ldb = dim, .n_k = 32, .y = acc, .ldy = dim};
+    const size_t dim = (size_t)a->head_dim, bytes = b->is_f16 ? 2 : 4;
+    struct strip t = {.a = s, .lda = 32, .ldb = dim, .n_k = 32, .ldy = dim};
     for (size_t i = 0; i < dim; i += 32) {
-        t.b = b->is_f16 ? (const void *)((const uint16_t *)b->v + i) : (const void *)((const float *)b->v + i);
-        t.y = acc + i;
+        t.b = (const char *)b->v + i * bytes;
+        t.y = a->acc + (size_t)q0 * dim + i;
         if (i + 32 <= dim)
             (b->is_f16 ? strip_values_f16 : strip_values_f32)(&t, rows);
         else
             (b->is_f16 ? strip_half_f16 : strip_half_f32)(&t, rows);
     }
+}
+
+/* Queries q0 … end − 1, at most ATTN_CHUNK, against one block. */
+static void attn_queries(const struct attn_span *a, const struct attn_block *b, int q0, int end)
+{
+    const size_t dim = (size_t)a->head_dim;
+    float s[ATTN_CHUNK * 32];
+    struct strip t = {.lda = dim, .b = b->k, .ldb = 32, .n_k = a->head_dim, .ldy = 32};
+    for (int q = q0; q < end; q += 3) {
+        t.a = a->q + (size_t)q * dim;
+        t.y = s + 32 * (q - q0);
+        (b->is_f16 ? strip_scores_f16 : strip_scores_f32)(&t, end - q < 3 ? end - q : 3);
+    }
+    for (int q = q0; q < end; q++) {
+        const float c = attn_softmax(a, b->pos0, q, s + 32 * (q - q0));
+        float *acc = a->acc + (size_t)q * dim;
+        for (size_t i = 0; c != 1 && i < dim; i += 16)
+            v_store(acc + i, v_mul(v_load(acc + i), v_set1(c)));
+    }
+    for (int q = q0; q < end; q += 3)
+        attn_values(a, b, s + 32 * (q - q0), q, end - q < 3 ? end - q : 3);
 }
 
 /* From this many queries on a block is expanded to F32 once instead of in every strip. */
@@ -157,15 +176,16 @@ static void attn_span(const struct attn_span *a)
                 v_store(a->scratch + i, v_from_f16(kv + i));
             b.k = a->scratch, b.v = a->scratch + half, b.is_f16 = 0;
         }
-        for (int q = 0; q < a->n_q; q += 3) {
-            int rows = a->n_q - q < 3 ? a->n_q - q : 3;
-            if (a->pos[q + rows - 1] >= b.pos0) /* positions ascend: else all of them are masked */
-                attn_queries(a, &b, q, rows);
-        }
+        int first = 0; /* positions ascend: the first queries may see nothing of this block */
+        while (first < a->n_q && a->pos[first] < b.pos0)
+            first++;
+        for (int q = first; q < a->n_q; q += ATTN_CHUNK)
+            attn_queries(a, &b, q, a->n_q - q < ATTN_CHUNK ? a->n_q : q + ATTN_CHUNK);
     }
 }
 
-static void attn_merge(float *m, float *l, float *acc, const float *later_ml, const float *acc2, int head_dim)
+static void attn_merge(float *m, float *l, float *acc, const float *later_ml, const float *acc2,
+                       int head_dim)
 {
     float high = later_ml[0] > *m ? later_ml[0] : *m;
     float diff[16] = {*m - high, later_ml[0] - high}, c[16];

@@ -1,5 +1,6 @@
 /*
- * Sixteen virtual lanes on AVX2 + FMA + F16C: two ymm registers each. Same operations, same bits as vec_c.h (see kernels.h for the rules).
+ * Sixteen virtual lanes on AVX2 + FMA + F16C: two ymm registers each. Same operations, same bits as
+ * vec_c.h (see kernels.h for the rules).
  */
 #ifndef HEARTH_ENGINE_VEC_AVX2_H
 #define HEARTH_ENGINE_VEC_AVX2_H
@@ -27,9 +28,15 @@ V_FN v16f v_mul(v16f x, v16f y) { return (v16f){_mm256_mul_ps(x.a, y.a), _mm256_
 V_FN v16f v_div(v16f x, v16f y) { return (v16f){_mm256_div_ps(x.a, y.a), _mm256_div_ps(x.b, y.b)}; }
 V_FN v16f v_sqrt(v16f x) { return (v16f){_mm256_sqrt_ps(x.a), _mm256_sqrt_ps(x.b)}; }
 /* x · y + z, rounded once */
-V_FN v16f v_fma(v16f x, v16f y, v16f z) { return (v16f){_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)}; }
+V_FN v16f v_fma(v16f x, v16f y, v16f z)
+{
+    return (v16f){_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)};
+}
 /* z − x · y, rounded once */
-V_FN v16f v_fnma(v16f x, v16f y, v16f z) { return (v16f){_mm256_fnmadd_ps(x.a, y.a, z.a), _mm256_fnmadd_ps(x.b, y.b, z.b)}; }
+V_FN v16f v_fnma(v16f x, v16f y, v16f z)
+{
+    return (v16f){_mm256_fnmadd_ps(x.a, y.a, z.a), _mm256_fnmadd_ps(x.b, y.b, z.b)};
+}
 /* x > y ? x : y, and x < y ? x : y: a NaN on either side gives y. */
 V_FN v16f v_max(v16f x, v16f y) { return (v16f){_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)}; }
 V_FN v16f v_min(v16f x, v16f y) { return (v16f){_mm256_min_ps(x.a, y.a), _mm256_min_ps(x.b, y.b)}; }
@@ -44,30 +51,43 @@ V_FN v16f v_abs(v16f x)
 V_FN v16f v_zero_below(v16f x, float limit, v16f y)
 {
     const __m256 l = _mm256_set1_ps(limit);
-    return (v16f){_mm256_and_ps(_mm256_cmp_ps(x.a, l, _CMP_NLT_UQ), y.a), _mm256_and_ps(_mm256_cmp_ps(x.b, l, _CMP_NLT_UQ), y.b)};
+    return (v16f){_mm256_and_ps(_mm256_cmp_ps(x.a, l, _CMP_NLT_UQ), y.a),
+                  _mm256_and_ps(_mm256_cmp_ps(x.b, l, _CMP_NLT_UQ), y.b)};
 }
 
 V_FN v16f v_from_i(v16i x) { return (v16f){_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
 V_FN v16i v_bits(v16f x) { return (v16i){_mm256_castps_si256(x.a), _mm256_castps_si256(x.b)}; }
 V_FN v16f v_as_float(v16i x) { return (v16f){_mm256_castsi256_ps(x.a), _mm256_castsi256_ps(x.b)}; }
 V_FN v16i vi_set1(int32_t x) { return (v16i){_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
-V_FN v16i vi_add(v16i x, v16i y) { return (v16i){_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)}; }
-V_FN v16i vi_sub(v16i x, v16i y) { return (v16i){_mm256_sub_epi32(x.a, y.a), _mm256_sub_epi32(x.b, y.b)}; }
-V_FN v16i vi_mul(v16i x, v16i y) { return (v16i){_mm256_mullo_epi32(x.a, y.a), _mm256_mullo_epi32(x.b, y.b)}; }
+V_FN v16i vi_add(v16i x, v16i y)
+{
+    return (v16i){_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)};
+}
+V_FN v16i vi_sub(v16i x, v16i y)
+{
+    return (v16i){_mm256_sub_epi32(x.a, y.a), _mm256_sub_epi32(x.b, y.b)};
+}
+V_FN v16i vi_mul(v16i x, v16i y)
+{
+    return (v16i){_mm256_mullo_epi32(x.a, y.a), _mm256_mullo_epi32(x.b, y.b)};
+}
 #define vi_shl(x, n) ((v16i){_mm256_slli_epi32((x).a, n), _mm256_slli_epi32((x).b, n)})
 V_FN v16i vi_load_u8(const uint8_t *p)
 {
-    return (v16i){_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)), _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(p + 8)))};
+    return (v16i){_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)),
+                  _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(p + 8)))};
 }
 V_FN v16i vi_load_s8(const int8_t *p)
 {
-    return (v16i){_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)), _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(p + 8)))};
+    return (v16i){_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)),
+                  _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(p + 8)))};
 }
 /* The low byte of each lane. */
 V_FN void vi_store_s8(int8_t *p, v16i x)
 {
     __m256i w = _mm256_permute4x64_epi64(_mm256_packs_epi32(x.a, x.b), 0xd8);
-    _mm_storeu_si128((__m128i *)p, _mm_packs_epi16(_mm256_castsi256_si128(w), _mm256_extracti128_si256(w, 1)));
+    _mm_storeu_si128((__m128i *)p,
+                     _mm_packs_epi16(_mm256_castsi256_si128(w), _mm256_extracti128_si256(w, 1)));
 }
 V_FN int32_t vi_sum(v16i x)
 {
@@ -79,12 +99,15 @@ V_FN int32_t vi_sum(v16i x)
 
 V_FN v16f v_from_f16(const uint16_t *p)
 {
-    return (v16f){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)), _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 8)))};
+    return (v16f){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)),
+                  _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 8)))};
 }
 V_FN v16f v_from_bf16(const uint16_t *p)
 {
-    __m256i a = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), b = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(p + 8)));
-    return (v16f){_mm256_castsi256_ps(_mm256_slli_epi32(a, 16)), _mm256_castsi256_ps(_mm256_slli_epi32(b, 16))};
+    __m256i a = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)),
+            b = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(p + 8)));
+    return (v16f){_mm256_castsi256_ps(_mm256_slli_epi32(a, 16)),
+                  _mm256_castsi256_ps(_mm256_slli_epi32(b, 16))};
 }
 /* Nearest even, subnormals kept, beyond the largest: infinity. */
 V_FN void v_to_f16(uint16_t *p, v16f x)
@@ -93,6 +116,10 @@ V_FN void v_to_f16(uint16_t *p, v16f x)
     _mm_storeu_si128((__m128i *)(p + 8), _mm256_cvtps_ph(x.b, 0));
 }
 
+V_FN float v_first(v16f x)
+{
+    return _mm256_cvtss_f32(x.a);
+}
 /* The fixed tree 16 → 8 → 4 → 2 → 1. */
 V_FN float v_sum(v16f x)
 {
@@ -109,17 +136,22 @@ V_FN float v_hmax(v16f x)
     return _mm_cvtss_f32(_mm_max_ss(t, _mm_movehdup_ps(t)));
 }
 
-/* Pairs (2i, 2i + 1): both lanes get the even one, the odd one, each other's; the even one negated. */
+/* Pairs (2i, 2i + 1): both lanes get the even one, the odd one, each other's; the even one
+ * negated. */
 V_FN v16f v_dup_even(v16f x) { return (v16f){_mm256_moveldup_ps(x.a), _mm256_moveldup_ps(x.b)}; }
 V_FN v16f v_dup_odd(v16f x) { return (v16f){_mm256_movehdup_ps(x.a), _mm256_movehdup_ps(x.b)}; }
-V_FN v16f v_swap_pairs(v16f x) { return (v16f){_mm256_permute_ps(x.a, 0xb1), _mm256_permute_ps(x.b, 0xb1)}; }
+V_FN v16f v_swap_pairs(v16f x)
+{
+    return (v16f){_mm256_permute_ps(x.a, 0xb1), _mm256_permute_ps(x.b, 0xb1)};
+}
 V_FN v16f v_negate_even(v16f x)
 {
     const __m256 m = _mm256_castsi256_ps(_mm256_set1_epi64x(0x80000000));
     return (v16f){_mm256_xor_ps(x.a, m), _mm256_xor_ps(x.b, m)};
 }
 
-/* Keeps a value in its register: gcc otherwise hoists the products of a whole tile and spills them. */
+/* Keeps a value in its register: gcc otherwise hoists the products of a whole tile and spills
+ * them. */
 #define V_KEEP(x) __asm__("" : "+x"(x))
 
 V_FN __m256i vx_bytes(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
@@ -142,17 +174,21 @@ _Static_assert(8 * 2 * 15 * 127 <= INT16_MAX, "sums of a 4-bit block fit 16 bits
 _Static_assert(2 * 128 * 127 <= INT16_MAX, "one pair of 8-bit products fits 16 bits");
 
 /*
- * The integer block product: for each of 16 columns and `rows` rows the sum over 32 k of w · x, exact.
- *   w (4 bits, unsigned): 4 × 64 bytes, byte 4 c + i of vector j = k 8j + i in the low half and 8j + 4 + i in the high half of column c
+ * The integer block product: for each of 16 columns and `rows` rows the sum over 32 k of w · x,
+ * exact.
+ *   w (4 bits, unsigned): 4 × 64 bytes, byte 4 c + i of vector j = k 8j + i in the low half and 8j
+ *     + 4 + i in the high half of column c
  *   x: rows of int8, ldx bytes apart
  */
-V_FN void v_block_u4(const uint8_t *w, const int8_t *x, size_t ldx, const int rows, v16i *s0, v16i *s1, v16i *s2)
+V_FN void v_block_u4(const uint8_t *w, const int8_t *x, size_t ldx, const int rows, v16i *s0,
+                     v16i *s1, v16i *s2)
 {
     const __m256i mask = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
     __m256i a0 = _mm256_setzero_si256(), b0 = a0, a1 = a0, b1 = a0, a2 = a0, b2 = a0;
 #pragma GCC unroll 4
     for (int j = 0; j < 4; j++) {
-        __m256i wa = _mm256_and_si256(vx_bytes(w + 64 * j), mask), wb = _mm256_and_si256(vx_bytes(w + 64 * j + 32), mask);
+        __m256i wa = _mm256_and_si256(vx_bytes(w + 64 * j), mask),
+                wb = _mm256_and_si256(vx_bytes(w + 64 * j + 32), mask);
         __m256i t = vx_dup4(x + 8 * j);
         VX_MAC(a0, wa, t);
         VX_MAC(b0, wb, t);
@@ -188,20 +224,24 @@ V_FN void v_block_u4(const uint8_t *w, const int8_t *x, size_t ldx, const int ro
 }
 
 /* acc (32 bits) += w · x of 4 k: |w| times x with w's sign */
-#define VX_MAC8(acc, w, aw, x)                                                                                           \
-    do {                                                                                                                 \
-        acc = _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(aw, _mm256_sign_epi8(x, w)), ones)); \
-        V_KEEP(acc);                                                                                                     \
+#define VX_MAC8(acc, w, aw, x)                                                                     \
+    do {                                                                                           \
+        acc = _mm256_add_epi32(                                                                    \
+            acc, _mm256_madd_epi16(_mm256_maddubs_epi16(aw, _mm256_sign_epi8(x, w)), ones));       \
+        V_KEEP(acc);                                                                               \
     } while (0)
 
-/* Signed 8 bits, k 4 j0 … 4 j1 − 1 of the block: vectors of 64 bytes, byte 4 c + i = k 4j + i of column c. */
-V_FN void v_block_s8(const uint8_t *w, const int8_t *x, size_t ldx, const int rows, const int n4, v16i *s0, v16i *s1, v16i *s2)
+/* Signed 8 bits, k 4 j0 … 4 j1 − 1 of the block: vectors of 64 bytes, byte 4 c + i = k 4j + i of
+ * column c. */
+V_FN void v_block_s8(const uint8_t *w, const int8_t *x, size_t ldx, const int rows, const int n4,
+                     v16i *s0, v16i *s1, v16i *s2)
 {
     const __m256i ones = _mm256_set1_epi16(1);
     __m256i a0 = _mm256_setzero_si256(), b0 = a0, a1 = a0, b1 = a0, a2 = a0, b2 = a0;
 #pragma GCC unroll 2
     for (int j = 0; j < n4; j++) {
-        __m256i wa = vx_bytes(w + 64 * j), wb = vx_bytes(w + 64 * j + 32), aa = _mm256_abs_epi8(wa), ab = _mm256_abs_epi8(wb);
+        __m256i wa = vx_bytes(w + 64 * j), wb = vx_bytes(w + 64 * j + 32), aa = _mm256_abs_epi8(wa),
+                ab = _mm256_abs_epi8(wb);
         __m256i t = vx_dup4(x + 4 * j);
         VX_MAC8(a0, wa, aa, t);
         VX_MAC8(b0, wb, ab, t);

@@ -1,6 +1,7 @@
 /*
- * Sixteen virtual lanes in plain C: the reference that every other body must equal bit for bit (kernels.h). fmaf is exact wherever it runs:
- * in hardware when this is compiled for FMA (kern_c_fma.c), in libm otherwise.
+ * Sixteen virtual lanes in plain C: the reference that every other body must equal bit for bit
+ * (kernels.h). fmaf is exact wherever it runs: in hardware when this is compiled for FMA
+ * (kern_c_fma.c), in libm otherwise.
  */
 #ifndef HEARTH_ENGINE_VEC_C_H
 #define HEARTH_ENGINE_VEC_C_H
@@ -85,6 +86,10 @@ V_FN void v_to_f16(uint16_t *p, v16f x)
         p[i] = f32_to_f16(x.v[i]);
 }
 
+V_FN float v_first(v16f x)
+{
+    return x.v[0];
+}
 V_FN float v_sum(v16f x)
 {
     for (int n = 8; n > 0; n /= 2)
@@ -105,14 +110,17 @@ V_FN v16f v_dup_odd(v16f x) { V_EACH(v16f, x.v[i | 1]); }
 V_FN v16f v_swap_pairs(v16f x) { V_EACH(v16f, x.v[i ^ 1]); }
 V_FN v16f v_negate_even(v16f x) { V_EACH(v16f, i & 1 ? x.v[i] : -x.v[i]); }
 
-/* Adds one row's products of four k: w holds four bytes a column, x the four activations. Lanes stay columns, so that the compiler can use what vectors it has. */
+/* Adds one row's products of four k: w holds four bytes a column, x the four activations. Lanes
+ * stay columns, so that the compiler can use what vectors it has. */
 V_FN void vc_mac4(int32_t *s, const uint32_t *w, int shift, int32_t flip, const int8_t *x)
 {
     const int32_t x0 = x[0], x1 = x[1], x2 = x[2], x3 = x[3], mask = flip ? 255 : 15;
     for (int c = 0; c < 16; c++) {
         uint32_t q = w[c] >> shift;
-        int32_t q0 = (int32_t)(q & (uint32_t)mask), q1 = (int32_t)(q >> 8 & (uint32_t)mask), q2 = (int32_t)(q >> 16 & (uint32_t)mask), q3 = (int32_t)(q >> 24 & (uint32_t)mask);
-        s[c] += ((q0 ^ flip) - flip) * x0 + ((q1 ^ flip) - flip) * x1 + ((q2 ^ flip) - flip) * x2 + ((q3 ^ flip) - flip) * x3;
+        int32_t q0 = (int32_t)(q & (uint32_t)mask), q1 = (int32_t)(q >> 8 & (uint32_t)mask),
+                q2 = (int32_t)(q >> 16 & (uint32_t)mask), q3 = (int32_t)(q >> 24 & (uint32_t)mask);
+        s[c] += ((q0 ^ flip) - flip) * x0 + ((q1 ^ flip) - flip) * x1 + ((q2 ^ flip) - flip) * x2 +
+                ((q3 ^ flip) - flip) * x3;
     }
 }
 
@@ -140,7 +148,8 @@ V_FN v16i vc_row_s8(const uint8_t *w, const int8_t *x, int n4)
 }
 
 /* See vec_avx2.h for the layouts. */
-V_FN void v_block_u4(const uint8_t *w, const int8_t *x, size_t ldx, const int rows, v16i *s0, v16i *s1, v16i *s2)
+V_FN void v_block_u4(const uint8_t *w, const int8_t *x, size_t ldx, const int rows, v16i *s0,
+                     v16i *s1, v16i *s2)
 {
     *s0 = vc_row_u4(w, x);
     if (rows > 1)
@@ -149,7 +158,8 @@ V_FN void v_block_u4(const uint8_t *w, const int8_t *x, size_t ldx, const int ro
         *s2 = vc_row_u4(w, x + 2 * ldx);
 }
 
-V_FN void v_block_s8(const uint8_t *w, const int8_t *x, size_t ldx, const int rows, const int n4, v16i *s0, v16i *s1, v16i *s2)
+V_FN void v_block_s8(const uint8_t *w, const int8_t *x, size_t ldx, const int rows, const int n4,
+                     v16i *s0, v16i *s1, v16i *s2)
 {
     *s0 = vc_row_s8(w, x, n4);
     if (rows > 1)

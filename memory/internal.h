@@ -8,21 +8,25 @@
 /* History thread. */
 struct memory {
     struct db *db;
-    bool has_remains; /* deleted text may still be in the -wal: a reader was in the way of the checkpoint */
+    bool has_remains; /* deleted text may still be in the -wal: a reader was in the way of the
+                       * checkpoint */
 };
 
 /* messages.c: the columns that message_read takes, in its order. */
 #define MESSAGE_COLUMNS                                                                            \
     "m.row, m.parent, m.conversation, m.id, m.role, m.status, m.finish, m.model, m.created_at, "   \
     "m.text"
-int message_read(struct stmt *s, struct memory_message *ret, struct arena *a, struct err *e) MUST_USE;
-/* Inserts within the caller's transaction; ret->text is the caller's. The conversation's activity is not touched. */
-int message_insert(struct memory *m, const struct memory_new_message *msg, struct memory_message *ret,
-                   struct arena *a, struct err *e) MUST_USE;
+int message_read(struct stmt *s, struct memory_message *ret, struct arena *a,
+                 struct err *e) MUST_USE;
+/* Inserts within the caller's transaction; ret->text is the caller's. The conversation's activity
+ * is not touched. */
+int message_insert(struct memory *m, const struct memory_new_message *msg,
+                   struct memory_message *ret, struct arena *a, struct err *e) MUST_USE;
 /* Deletes one row within the caller's transaction; its children get its parent. */
 int message_delete(struct memory *m, int64_t row, struct err *e) MUST_USE;
 
-/* conversations.c: the conversation was used now. Within the caller's transaction; ERR_NOTFOUND when it is gone. */
+/* conversations.c: the conversation was used now. Within the caller's transaction; ERR_NOTFOUND
+ * when it is gone. */
 int conversation_touch(struct memory *m, int64_t row, struct err *e) MUST_USE;
 
 /* tokens.c: within the caller's transaction. */
@@ -35,7 +39,8 @@ int tokens_read(struct stmt *s, int column, struct ids *ret, struct err *e) MUST
 int response_insert(struct memory *m, const char *owner, const struct memory_response *r,
                     struct err *e) MUST_USE;
 
-/* store.c: after a delete, outside of any transaction: takes what was deleted out of the -wal, now or later. */
+/* store.c: after a delete, outside of any transaction: takes what was deleted out of the -wal, now
+ * or later. */
 void store_wipe(struct memory *m);
 
 int memory_out(struct err *e); /* sets and returns ERR_NOMEM */

@@ -1,11 +1,13 @@
 /*
  * Memory: what was said, durably. SQLite in WAL mode; the history thread owns the only connection.
  *
- * Messages form a tree: `parent` is the message before it, so an edit or a regeneration is a branch, and a conversation's window is the path from a tip to the root.
- * Token ids belong to (message, render id). The schema is drawn in memory/schema.h.
+ * Messages form a tree: `parent` is the message before it, so an edit or a regeneration is a
+ * branch, and a conversation's window is the path from a tip to the root. Token ids belong to
+ * (message, render id). The schema is drawn in memory/schema.h.
  *
- * Every look-up takes the owner and answers ERR_NOTFOUND for another owner's id. Strings in results are allocated in the caller's arena. Row numbers never leave
- * the daemon; ids are "conv_…", "msg_…", "resp_…" with 128 random bits.
+ * Every look-up takes the owner and answers ERR_NOTFOUND for another owner's id. Strings in results
+ * are allocated in the caller's arena. Row numbers never leave the daemon; ids are "conv_…",
+ * "msg_…", "resp_…" with 128 random bits.
  */
 #ifndef HEARTH_MEMORY_MEMORY_H
 #define HEARTH_MEMORY_MEMORY_H
@@ -24,20 +26,25 @@
 struct memory;
 
 /*
- * Opens or makes the database (0600 from its first instant), migrates it in one transaction a step (a copy `….v<N>` is kept by VACUUM INTO first), and marks answers that were being generated as
- * interrupted. A newer or foreign database, or a damaged one, is refused with its file untouched: ERR_UNSUPPORTED, ERR_CORRUPT.
+ * Opens or makes the database (0600 from its first instant), migrates it in one transaction a step
+ * (a copy `….v<N>` is kept by VACUUM INTO first), and marks answers that were being generated as
+ * interrupted. A newer or foreign database, or a damaged one, is refused with its file untouched:
+ * ERR_UNSUPPORTED, ERR_CORRUPT.
  */
 int memory_open(const char *path, struct memory **ret, struct err *e) MUST_USE;
 void memory_close(struct memory *m); /* checkpoints (TRUNCATE); NULL is fine */
 /* When idle: a PASSIVE checkpoint, or the TRUNCATE that a reader was in the way of. */
 void memory_idle(struct memory *m);
-/* Another program was reading while something was deleted: its text may still be in the -wal. memory_idle and memory_close try again. */
+/* Another program was reading while something was deleted: its text may still be in the -wal.
+ * memory_idle and memory_close try again. */
 bool memory_has_remains(const struct memory *m);
 /* SQLite's quick_check: seconds a gigabyte. ERR_CORRUPT. */
 int memory_check(struct memory *m, struct err *e) MUST_USE;
 
 enum memory_role { MEMORY_SYSTEM = 1, MEMORY_USER = 2, MEMORY_ASSISTANT = 3 };
-enum memory_status { MEMORY_STORED = 0, MEMORY_GENERATING, MEMORY_COMPLETE, MEMORY_INTERRUPTED, MEMORY_FAILED };
+enum memory_status {
+    MEMORY_STORED = 0, MEMORY_GENERATING, MEMORY_COMPLETE, MEMORY_INTERRUPTED, MEMORY_FAILED
+};
 
 struct memory_conversation {
     int64_t row;
@@ -65,63 +72,91 @@ struct memory_message {
 };
 
 /* Conversations. metadata NULL: {}. */
-int memory_conversation_add(struct memory *m, const char *owner, const char *metadata, bool is_hidden, struct memory_conversation *ret, struct arena *a, struct err *e) MUST_USE;
-int memory_conversation_find(struct memory *m, const char *owner, const char *id, struct memory_conversation *ret, struct arena *a, struct err *e) MUST_USE;
-int memory_conversation_by_row(struct memory *m, int64_t row, struct memory_conversation *ret, struct arena *a, struct err *e) MUST_USE;
+int memory_conversation_add(struct memory *m, const char *owner, const char *metadata,
+                            bool is_hidden, struct memory_conversation *ret, struct arena *a,
+                            struct err *e) MUST_USE;
+int memory_conversation_find(struct memory *m, const char *owner, const char *id,
+                             struct memory_conversation *ret, struct arena *a,
+                             struct err *e) MUST_USE;
+int memory_conversation_by_row(struct memory *m, int64_t row, struct memory_conversation *ret,
+                               struct arena *a, struct err *e) MUST_USE;
 /* NULL leaves a field as it is. */
-int memory_conversation_set(struct memory *m, int64_t row, const char *title, const char *metadata, struct err *e) MUST_USE;
-/* Rows, full-text segments when they exist, WAL remains (secure_delete, checkpoint TRUNCATE). *ret_n_messages counts what went. */
-int memory_conversation_remove(struct memory *m, const char *owner, const char *id, int64_t *ret_n_messages, struct err *e) MUST_USE;
-/* A page, newest first (or oldest first): up to limit <= 100 after the conversation named `after` (NULL: from the start). *ret_more: there are others. */
+int memory_conversation_set(struct memory *m, int64_t row, const char *title, const char *metadata,
+                            struct err *e) MUST_USE;
+/* Rows, full-text segments when they exist, WAL remains (secure_delete, checkpoint TRUNCATE).
+ * *ret_n_messages counts what went. */
+int memory_conversation_remove(struct memory *m, const char *owner, const char *id,
+                               int64_t *ret_n_messages, struct err *e) MUST_USE;
+/* A page, newest first (or oldest first): up to limit <= 100 after the conversation named `after`
+ * (NULL: from the start). *ret_more: there are others. */
 #define MEMORY_PAGE_MAX 100
 struct memory_page {
     const char *after;
     int limit;
     bool is_ascending;
 };
-int memory_conversation_list(struct memory *m, const char *owner, const struct memory_page *page, struct memory_conversation **ret, size_t *ret_n, bool *ret_more, struct arena *a, struct err *e) MUST_USE;
+int memory_conversation_list(struct memory *m, const char *owner, const struct memory_page *page,
+                             struct memory_conversation **ret, size_t *ret_n, bool *ret_more,
+                             struct arena *a, struct err *e) MUST_USE;
 
-/* Messages. Durable when the call returns (synchronous=FULL). `parent` 0: the first of its conversation. */
+/* Messages. Durable when the call returns (synchronous=FULL). `parent` 0: the first of its
+ * conversation. */
 struct memory_new_message {
     int64_t conversation, parent;
     enum memory_role role;
     const char *text;
     size_t n_text;
     const char *model; /* answers imported or added by items; may be NULL */
-    enum memory_status status; /* MEMORY_STORED for a person's, MEMORY_COMPLETE for an added answer */
+    enum memory_status status; /* MEMORY_STORED for a person's, MEMORY_COMPLETE for an added
+                                * answer */
 };
-int memory_message_add(struct memory *m, const struct memory_new_message *msg, struct memory_message *ret, struct arena *a, struct err *e) MUST_USE;
+int memory_message_add(struct memory *m, const struct memory_new_message *msg,
+                       struct memory_message *ret, struct arena *a, struct err *e) MUST_USE;
 /* Several in one transaction, each the parent of the next; ret[n]. All or none. */
-int memory_message_add_all(struct memory *m, const struct memory_new_message *msgs, size_t n, struct memory_message *ret, struct arena *a, struct err *e) MUST_USE;
-int memory_message_find(struct memory *m, const char *owner, const char *id, struct memory_message *ret, struct arena *a, struct err *e) MUST_USE;
-int memory_message_by_row(struct memory *m, int64_t row, struct memory_message *ret, struct arena *a, struct err *e) MUST_USE;
+int memory_message_add_all(struct memory *m, const struct memory_new_message *msgs, size_t n,
+                           struct memory_message *ret, struct arena *a, struct err *e) MUST_USE;
+int memory_message_find(struct memory *m, const char *owner, const char *id,
+                        struct memory_message *ret, struct arena *a, struct err *e) MUST_USE;
+int memory_message_by_row(struct memory *m, int64_t row, struct memory_message *ret,
+                          struct arena *a, struct err *e) MUST_USE;
 /* Removes one message; its children get its parent. */
-int memory_message_remove(struct memory *m, const char *owner, const char *id, struct err *e) MUST_USE;
+int memory_message_remove(struct memory *m, const char *owner, const char *id,
+                          struct err *e) MUST_USE;
 /* The path from the root to `tip`, in order. ERR_LIMIT beyond max messages. */
-int memory_path(struct memory *m, int64_t tip, size_t max, struct memory_message **ret, size_t *ret_n, struct arena *a, struct err *e) MUST_USE;
+int memory_path(struct memory *m, int64_t tip, size_t max, struct memory_message **ret,
+                size_t *ret_n, struct arena *a, struct err *e) MUST_USE;
 /* A page of the current path's messages (root … conversation's tip), as items. */
-int memory_message_list(struct memory *m, int64_t conversation, const struct memory_page *page, struct memory_message **ret, size_t *ret_n, bool *ret_more, struct arena *a, struct err *e) MUST_USE;
+int memory_message_list(struct memory *m, int64_t conversation, const struct memory_page *page,
+                        struct memory_message **ret, size_t *ret_n, bool *ret_more, struct arena *a,
+                        struct err *e) MUST_USE;
 /* The same for a piece of a path: from the row `first` (or the first above it) down to `tip`. */
 struct memory_branch {
     int64_t first, tip;
 };
-int memory_branch_list(struct memory *m, const struct memory_branch *branch, const struct memory_page *page, struct memory_message **ret, size_t *ret_n, bool *ret_more, struct arena *a, struct err *e) MUST_USE;
+int memory_branch_list(struct memory *m, const struct memory_branch *branch,
+                       const struct memory_page *page, struct memory_message **ret, size_t *ret_n,
+                       bool *ret_more, struct arena *a, struct err *e) MUST_USE;
 
 /*
- * Answers: a row `generating` under the user's message, flushed now and then (synchronous=NORMAL), ended once (FULL).
+ * Answers: a row `generating` under the user's message, flushed now and then (synchronous=NORMAL),
+ * ended once (FULL).
  */
-int memory_answer_begin(struct memory *m, int64_t conversation, int64_t parent, const char *model, struct memory_message *ret, struct arena *a, struct err *e) MUST_USE;
-int memory_answer_flush(struct memory *m, int64_t row, const char *text, size_t n_text, struct err *e) MUST_USE;
+int memory_answer_begin(struct memory *m, int64_t conversation, int64_t parent, const char *model,
+                        struct memory_message *ret, struct arena *a, struct err *e) MUST_USE;
+int memory_answer_flush(struct memory *m, int64_t row, const char *text, size_t n_text,
+                        struct err *e) MUST_USE;
 
 /* Statistics of a turn: what it cost and where its tokens came from. */
 struct memory_turn {
     int64_t conversation, answer; /* rows */
-    int prompt_tokens, completion_tokens, cached_tokens, cached_ram, cached_disk, cached_shared, computed_tokens;
+    int prompt_tokens, completion_tokens, cached_tokens, cached_ram, cached_disk, cached_shared,
+        computed_tokens;
     int64_t queue_us, restore_us, prefill_us, ttft_us, decode_us, saved_us;
     const char *miss_reason; /* or NULL */
     const char *finish;
 };
-/* Text, status, finish, generated ids under `render`, the turn's statistics and the stored response, in one transaction. */
+/* Text, status, finish, generated ids under `render`, the turn's statistics and the stored
+ * response, in one transaction. */
 struct memory_response;
 struct memory_answer {
     int64_t row;
@@ -140,33 +175,46 @@ struct memory_answer {
 int memory_answer_end(struct memory *m, const struct memory_answer *answer, struct err *e) MUST_USE;
 
 /* ERR_NOTFOUND: no turn ended with this answer. */
-int memory_turn_get(struct memory *m, int64_t answer, struct memory_turn *ret, struct arena *a, struct err *e) MUST_USE;
+int memory_turn_get(struct memory *m, int64_t answer, struct memory_turn *ret, struct arena *a,
+                    struct err *e) MUST_USE;
 
 /* Token ids of a message under a render id; ERR_NOTFOUND. Appended to ret. */
-int memory_tokens_get(struct memory *m, int64_t message, const uint8_t render[HASH_BYTES], struct ids *ret, struct err *e) MUST_USE;
-int memory_tokens_set(struct memory *m, int64_t message, const uint8_t render[HASH_BYTES], const int32_t *ids, size_t n, struct err *e) MUST_USE;
-/* The render id under which the message has ids, if any: true and *ret. For "another model than the conversation's". */
+int memory_tokens_get(struct memory *m, int64_t message, const uint8_t render[HASH_BYTES],
+                      struct ids *ret, struct err *e) MUST_USE;
+int memory_tokens_set(struct memory *m, int64_t message, const uint8_t render[HASH_BYTES],
+                      const int32_t *ids, size_t n, struct err *e) MUST_USE;
+/* The render id under which the message has ids, if any: true and *ret. For "another model than the
+ * conversation's". */
 bool memory_tokens_render(struct memory *m, int64_t message, uint8_t ret[HASH_BYTES]);
 
-/* Stored responses (/v1/responses): id → the answer's message; `body` is the response object as JSON text. */
+/* Stored responses (/v1/responses): id → the answer's message; `body` is the response object as
+ * JSON text. */
 struct memory_response {
     char id[MEMORY_ID_BYTES];
     int64_t conversation, answer; /* rows */
-    int64_t first_input;          /* row of the first message that came with it; the answer's own: none came */
+    int64_t first_input;          /* row of the first message that came with it; the answer's
+                                   * own: none came */
     bool is_in_conversation;      /* asked with `conversation`, not a hidden one */
     const char *body;
 };
-int memory_response_add(struct memory *m, const char *owner, const struct memory_response *r, struct err *e) MUST_USE;
-int memory_response_find(struct memory *m, const char *owner, const char *id, struct memory_response *ret, struct arena *a, struct err *e) MUST_USE;
-/* Removes the response; of a hidden conversation also the messages that only it could name, and the conversation with its last response. */
-int memory_response_remove(struct memory *m, const char *owner, const char *id, struct err *e) MUST_USE;
+int memory_response_add(struct memory *m, const char *owner, const struct memory_response *r,
+                        struct err *e) MUST_USE;
+int memory_response_find(struct memory *m, const char *owner, const char *id,
+                         struct memory_response *ret, struct arena *a, struct err *e) MUST_USE;
+/* Removes the response; of a hidden conversation also the messages that only it could name, and the
+ * conversation with its last response. */
+int memory_response_remove(struct memory *m, const char *owner, const char *id,
+                           struct err *e) MUST_USE;
 
 /*
- * Replies of stateless chats: hash chain over (role, text) up to and with an assistant message → the ids it was generated with. Per owner, byte-budgeted
- * (oldest use goes first).
+ * Replies of stateless chats: hash chain over (role, text) up to and with an assistant message →
+ * the ids it was generated with. Per owner, byte-budgeted (oldest use goes first).
  */
-int memory_reply_put(struct memory *m, const char *owner, const uint8_t chain[HASH_BYTES], const uint8_t render[HASH_BYTES], const int32_t *ids, size_t n, struct err *e) MUST_USE;
-int memory_reply_get(struct memory *m, const char *owner, const uint8_t chain[HASH_BYTES], const uint8_t render[HASH_BYTES], struct ids *ret, struct err *e) MUST_USE;
+int memory_reply_put(struct memory *m, const char *owner, const uint8_t chain[HASH_BYTES],
+                     const uint8_t render[HASH_BYTES], const int32_t *ids, size_t n,
+                     struct err *e) MUST_USE;
+int memory_reply_get(struct memory *m, const char *owner, const uint8_t chain[HASH_BYTES],
+                     const uint8_t render[HASH_BYTES], struct ids *ret, struct err *e) MUST_USE;
 int memory_reply_drop_all(struct memory *m, const char *owner, struct err *e) MUST_USE;
 #define MEMORY_REPLY_BUDGET_BYTES (16u << 20)
 /* chain' = H(chain ‖ role (u8) ‖ length (u64) ‖ bytes); start from all zero. */

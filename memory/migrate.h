@@ -14,10 +14,13 @@ struct migrate_plan {
 };
 
 /*
- * Makes the file if it isn't there (0600 from its first instant), judges it before anything is written to it, then runs the missing steps, each in one
- * transaction, after a copy of the old version was put beside it as "<path>.v<N>". ERR_UNSUPPORTED: a newer version, or another
- * program's database. ERR_CORRUPT: damaged. ERR_IO, ERR_BUSY, ERR_INVAL (not a regular file of ours).
+ * Makes the file if it isn't there (0600 from its first instant), judges it before anything is
+ * written to it, then runs the missing steps, each in one transaction, after a copy of the old
+ * version was put beside it as "<path>.v<N>". ERR_UNSUPPORTED: a newer version, or another
+ * program's database. ERR_CORRUPT: damaged. ERR_IO, ERR_BUSY, ERR_INVAL (not a regular file of
+ * ours).
  */
-int migrate_open(const char *path, const struct migrate_plan *plan, struct db **ret, struct err *e) MUST_USE;
+int migrate_open(const char *path, const struct migrate_plan *plan, struct db **ret,
+                 struct err *e) MUST_USE;
 
 #endif

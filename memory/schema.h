@@ -1,37 +1,39 @@
 /*
  * The history's schema, and the steps that lead to it from every earlier version.
  *
- *      conversation ◄──────── message ◄──────── message_tokens       (message, render id) → token ids
+ *      conversation ◄──────── message ◄──────── message_tokens   (message, render id) → token ids
  *        owner                  │  ▲ parent: a plain column
  *        title, metadata        └──┘
- *        activity             ◄──────── turn                         what the answer cost
+ *        activity             ◄──────── turn                     what the answer cost
  *          ▲                    ▲
- *          └──── response ──────┘                                    /v1/responses: resp_… → its answer
+ *          └──── response ──────┘                                /v1/responses: resp_… → its answer
  *
- *      reply_owner ◄─ reply                                          stateless chats: chain hash → generated ids
+ *      reply_owner ◄─ reply                            stateless chats: chain hash → generated ids
  *
  *      arrows are cascading keys: a deleted conversation takes all of it along
  *
  * A conversation's messages form a tree:
  *
  *      1 user ── 2 assistant ── 3 user ── 4 assistant
- *                           ╰── 5 user ── 6 assistant              an edit of 3; the newest row (6) is the tip, so the
- *                                                                   conversation now reads 1 2 5 6
+ *                           ╰── 5 user ── 6 assistant    an edit of 3; the newest row (6) is the
+ *                                                        tip: the conversation reads 1 2 5 6
  *
- * `parent` is no key: SQLite would walk it by recursion when a conversation is deleted (limit 1,000), and check it row by row (3 s for
- * 10,000). CHECK (parent < row) makes a loop impossible; that the parent is of the same conversation is checked by messages.c.
- * Rows are AUTOINCREMENT: a deleted row's number never comes back, so that an answer that ends after its
- * conversation was deleted can't reach another.
+ * `parent` is no key: SQLite would walk it by recursion when a conversation is deleted (limit
+ * 1,000), and check it row by row (3 s for 10,000). CHECK (parent < row) makes a loop impossible;
+ * that the parent is of the same conversation is checked by messages.c. Rows are AUTOINCREMENT: a
+ * deleted row's number never comes back, so that an answer that ends after its conversation was
+ * deleted can't reach another.
  *
- * Text is TEXT bound with its length; it may hold NULs. Token ids are int32, little-endian. Times are seconds since 1970.
- * `activity` is a counter per owner: who was used last, without ties.
+ * Text is TEXT bound with its length; it may hold NULs. Token ids are int32, little-endian. Times
+ * are seconds since 1970. `activity` is a counter per owner: who was used last, without ties.
  */
 #ifndef HEARTH_MEMORY_SCHEMA_H
 #define HEARTH_MEMORY_SCHEMA_H
 
 #define SCHEMA_APPLICATION_ID 0x48727468 /* "Hrth": the file is a history of ours */
 
-/* Step i leads from user_version i to i + 1, in one transaction. A step is never edited once released; append. */
+/* Step i leads from user_version i to i + 1, in one transaction. A step is never edited once
+ * released; append. */
 static const char *const schema_steps[] = {
     /* 1 */
     "CREATE TABLE conversation ("
@@ -51,7 +53,8 @@ static const char *const schema_steps[] = {
     "  row INTEGER PRIMARY KEY AUTOINCREMENT,"
     "  id TEXT NOT NULL UNIQUE,"
     "  conversation INTEGER NOT NULL REFERENCES conversation ON DELETE CASCADE,"
-    "  parent INTEGER NOT NULL DEFAULT 0 CHECK (parent >= 0 AND parent < row)," /* 0: a first message */
+    /* 0: a first message */
+    "  parent INTEGER NOT NULL DEFAULT 0 CHECK (parent >= 0 AND parent < row),"
     "  role INTEGER NOT NULL CHECK (role BETWEEN 1 AND 3),"     /* enum memory_role */
     "  status INTEGER NOT NULL CHECK (status BETWEEN 0 AND 4)," /* enum memory_status */
     "  finish TEXT NOT NULL DEFAULT '',"
