@@ -208,8 +208,9 @@ int conversation_resolve(struct client *c, const char *what, char **ret)
 
 void format_time(double seconds, char ret[20])
 {
-    time_t t = (time_t)seconds;
+    bool is_sane = seconds >= 0 && seconds < 253402300800.0; /* the year 10000 */
+    time_t t = is_sane ? (time_t)seconds : 0;
     struct tm tm;
-    if (!localtime_r(&t, &tm) || !strftime(ret, 20, "%Y-%m-%d %H:%M", &tm))
+    if (!is_sane || !localtime_r(&t, &tm) || !strftime(ret, 20, "%Y-%m-%d %H:%M", &tm))
         snprintf(ret, 20, "?");
 }

@@ -1,6 +1,6 @@
 /*
- * Bytes to and from the daemon: HTTP by libcurl over a Unix socket or TCP. One connection, kept;
- * one request at a time.
+ * Bytes to and from the daemon: HTTP by libcurl over a Unix socket or TCP; one request at a time.
+ * Its connection is kept for GETs, and new for what changes something.
  */
 #ifndef HEARTH_CLIENT_WIRE_H
 #define HEARTH_CLIENT_WIRE_H
