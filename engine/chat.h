@@ -37,7 +37,8 @@ struct chat_message {
     enum chat_role role;
     const char *text; /* bytes, any */
     size_t n_text;
-    const int32_t *ids; /* assistant only: generated ids whose bytes are a prefix of text, or NULL */
+    const int32_t *ids; /* assistant only: generated ids whose bytes are a prefix of text, or
+                         * NULL */
     size_t n_ids;
 };
 
@@ -48,7 +49,8 @@ struct chat;
  * ("chatml") or the text of a template file. ERR_UNSUPPORTED names the template (its first line)
  * and the option --chat-template.  tok is borrowed for the chat's life.
  */
-int chat_new(const struct tok *tok, const char *template_text, const char *override, struct chat **ret, struct err *e) MUST_USE;
+int chat_new(const struct tok *tok, const char *template_text, const char *override,
+             struct chat **ret, struct err *e) MUST_USE;
 void chat_free(struct chat *c);
 const char *chat_family(const struct chat *c); /* "chatml" */
 /*
@@ -60,7 +62,8 @@ const char *chat_default_system(const struct chat *c);
  * Appends the ids of the message's segment. prev = CHAT_NONE: it is the first. When first and not a
  * system message, the default system segment (if any) comes before it.
  */
-int chat_segment(const struct chat *c, const struct chat_message *m, enum chat_role prev, struct ids *ret, struct err *e) MUST_USE;
+int chat_segment(const struct chat *c, const struct chat_message *m, enum chat_role prev,
+                 struct ids *ret, struct err *e) MUST_USE;
 /* Appends the ids of the generation prompt (the head of an assistant segment). */
 int chat_generation_prompt(const struct chat *c, struct ids *ret, struct err *e) MUST_USE;
 /*
@@ -80,7 +83,8 @@ struct chat_rendering {
     struct buf *text;
     size_t *starts;
 };
-int chat_render(const struct chat *c, const struct chat_message *m, size_t n, bool add_generation_prompt, struct chat_rendering *ret, struct err *e) MUST_USE;
+int chat_render(const struct chat *c, const struct chat_message *m, size_t n,
+                bool add_generation_prompt, struct chat_rendering *ret, struct err *e) MUST_USE;
 
 /* Hash of tokenizer + template + options: stored ids belong to it. */
 void chat_render_id(const struct chat *c, uint8_t ret[32]);

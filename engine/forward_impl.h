@@ -1,4 +1,5 @@
-/* Between forward.c (the pass), forward_attn.c (attention's plan and steps) and forward_probe.c. Nobody else includes it. */
+/* Between forward.c (the pass), forward_attn.c (attention's plan and steps) and forward_probe.c.
+ * Nobody else includes it. */
 #ifndef HEARTH_ENGINE_FORWARD_IMPL_H
 #define HEARTH_ENGINE_FORWARD_IMPL_H
 
@@ -6,7 +7,8 @@
 #include "engine/kernels.h"
 #include "engine/pool.h"
 
-/* Rows that go through a group of columns together: their int8 stay in the second cache, the group's weights in the first. A multiple of the tile's 3. */
+/* Rows that go through a group of columns together: their int8 stay in the second cache, the
+ * group's weights in the first. A multiple of the tile's 3. */
 #define FWD_ROWS 48
 /* Columns of a work item, at most: 4 groups. */
 #define FWD_GROUPS 4
@@ -50,7 +52,8 @@ struct fwd_scratch {
     size_t memory_bytes;
     struct fwd_row *rows;
     float *x;               /* [rows, n_embd]: the residual stream */
-    float *q;               /* [rows, n_heads · head_dim]: queries, then attention's result in their place */
+    float *q;               /* [rows, n_heads · head_dim]: queries, then attention's result in
+                             * their place */
     struct act in, att, ff; /* inputs of q k v gate up and lm_head; of o; of down */
     struct fwd_tile *tiles;
     int n_tiles;
@@ -89,7 +92,9 @@ static inline void fwd_run(struct forward *f, pool_fn fn, void *ctx, int n_items
 int fwd_attn_plan(struct forward *f, struct err *e) MUST_USE;
 /* Attention of a layer for all rows: f->s.q → f->s.q, and into f->s.att for the matrix `o`. */
 void fwd_attn(struct forward *f, int layer);
-/* Writes a finished row into an act as the matrices want it; col0 and n multiples of 32 when quantised. */
-void fwd_act_write(const struct forward *f, struct act *a, int row, int col0, int n, const float *x);
+/* Writes a finished row into an act as the matrices want it; col0 and n multiples of 32 when
+ * quantised. */
+void fwd_act_write(const struct forward *f, struct act *a, int row, int col0, int n,
+                   const float *x);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * The kernels' source, compiled once for each vector header. The including file has defined KERN_TABLE (the name of the table) and KERN_NAME (the isa), and
- * included its vec_*.h. See kernels.h for the rules that keep the bits equal.
+ * The kernels' source, compiled once for each vector header. The including file has defined
+ * KERN_TABLE (the name of the table) and KERN_NAME (the isa), and included its vec_*.h. See
+ * kernels.h for the rules that keep the bits equal.
  */
 #include "engine/kernels.h"
 

@@ -94,8 +94,8 @@ struct attn_block {
 };
 
 /*
- * Scores → weights of one query, in place, and its l; c becomes the factor for its acc. Many queries one
- * after the other: their chains don't wait for each other.
+ * Scores → weights of one query, in place, and its l; c becomes the factor for its acc. Many
+ * queries one after the other: their chains don't wait for each other.
  */
 V_FN float attn_softmax(const struct attn_span *a, int pos0, int query, float *s)
 {
@@ -124,7 +124,8 @@ V_FN float attn_softmax(const struct attn_span *a, int pos0, int query, float *s
 #define ATTN_CHUNK 48
 
 /* acc of up to three queries += p · V, by strips of 32 dimensions. */
-V_FN void attn_values(const struct attn_span *a, const struct attn_block *b, const float *s, int q0, int rows)
+V_FN void attn_values(const struct attn_span *a, const struct attn_block *b, const float *s, int q0,
+                      int rows)
 {
     const size_t dim = (size_t)a->head_dim, bytes = b->is_f16 ? 2 : 4;
     struct strip t = {.a = s, .lda = 32, .ldb = dim, .n_k = 32, .ldy = dim};

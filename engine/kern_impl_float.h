@@ -1,4 +1,5 @@
-/* Matrix products with weights as they are in the file, F32, F16 or BF16, and F32 activations: one chain of FMAs over k for each output. Part of kern_impl.h. */
+/* Matrix products with weights as they are in the file, F32, F16 or BF16, and F32 activations: one
+ * chain of FMAs over k for each output. Part of kern_impl.h. */
 
 V_FN v16f weights16(const unsigned char *w, const int layout)
 {
@@ -8,7 +9,8 @@ V_FN v16f weights16(const unsigned char *w, const int layout)
 }
 
 /* 16 columns × up to 4 rows. */
-V_FN void tile_float(const struct gemm *g, const unsigned char *w, const float *x, float *y, const int layout, const int rows)
+V_FN void tile_float(const struct gemm *g, const unsigned char *w, const float *x, float *y,
+                     const int layout, const int rows)
 {
     const size_t step = layout == MAT_F32 ? 64 : 32, ldx = g->x->ldf;
     const int n = g->x->n_in;

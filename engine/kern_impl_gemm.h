@@ -1,8 +1,10 @@
 /*
- * Integer matrix products: tiles of 16 columns × up to 3 rows over the packed groups of mat.h. Part of kern_impl.h.
+ * Integer matrix products: tiles of 16 columns × up to 3 rows over the packed groups of mat.h. Part
+ * of kern_impl.h.
  *
- * v_block_*() of the vector header gives the exact sum over 32 k; what is done with it in floating point is written once, here. Row counts are compile-time constants
- * (a tile is inlined for 1, 2 and 3 rows), so that accumulators are registers.
+ * v_block_*() of the vector header gives the exact sum over 32 k; what is done with it in floating
+ * point is written once, here. Row counts are compile-time constants (a tile is inlined for 1, 2
+ * and 3 rows), so that accumulators are registers.
  */
 
 /* A tile's input and output: R rows of the activations, 16 columns of y. */
@@ -36,7 +38,8 @@ V_FN void tile_flat(const struct tile *t, const int is_u4, const int has_min, co
     const size_t head = has_min ? 64 : 32, step = head + (is_u4 ? 256 : 512);
     const uint8_t *w = t->w;
     const int8_t *x = t->x;
-    const struct act_block *b0 = t->b, *b1 = b0 + (rows > 1) * t->n_blocks, *b2 = b1 + (rows > 2) * t->n_blocks;
+    const struct act_block *b0 = t->b, *b1 = b0 + (rows > 1) * t->n_blocks,
+                           *b2 = b1 + (rows > 2) * t->n_blocks;
     v16f f0 = v_zero(), f1 = f0, f2 = f0;
     for (int kb = 0; kb < t->n_blocks; kb++, w += step, x += 32, b0++, b1++, b2++) {
         v16i s0 = vi_set1(0), s1 = s0, s2 = s0;
@@ -63,13 +66,15 @@ V_FN void tile_flat(const struct tile *t, const int is_u4, const int has_min, co
     tile_store(t, rows, f0, f1, f2);
 }
 
-/* w = (d · s) · q − e · t: d, e for 256 k, s, t for 32. Both products are exact in F32 (11 + 8 bits). */
+/* w = (d · s) · q − e · t: d, e for 256 k, s, t for 32. Both products are exact in F32 (11 + 8
+ * bits). */
 V_FN void tile_k(const struct tile *t, const int is_u4, const int rows)
 {
     const size_t step = 32 + (is_u4 ? 256 : 512);
     const uint8_t *w = t->w;
     const int8_t *x = t->x;
-    const struct act_block *b0 = t->b, *b1 = b0 + (rows > 1) * t->n_blocks, *b2 = b1 + (rows > 2) * t->n_blocks;
+    const struct act_block *b0 = t->b, *b1 = b0 + (rows > 1) * t->n_blocks,
+                           *b2 = b1 + (rows > 2) * t->n_blocks;
     v16f f0 = v_zero(), f1 = f0, f2 = f0;
     for (int kb = 0; kb < t->n_blocks; kb += 8) {
         const uint16_t *super = (const uint16_t *)w;
@@ -93,12 +98,14 @@ V_FN void tile_k(const struct tile *t, const int is_u4, const int rows)
     tile_store(t, rows, f0, f1, f2);
 }
 
-/* w = (d · s) · q: the two halves' integer sums are joined by their integer scales first: at most 2 · 16 · 127 · 128 · 128 < 2^27, exact. */
+/* w = (d · s) · q: the two halves' integer sums are joined by their integer scales first: at most 2
+ * · 16 · 127 · 128 · 128 < 2^27, exact. */
 V_FN void tile_k16(const struct tile *t, const int rows)
 {
     const uint8_t *w = t->w;
     const int8_t *x = t->x;
-    const struct act_block *b0 = t->b, *b1 = b0 + (rows > 1) * t->n_blocks, *b2 = b1 + (rows > 2) * t->n_blocks;
+    const struct act_block *b0 = t->b, *b1 = b0 + (rows > 1) * t->n_blocks,
+                           *b2 = b1 + (rows > 2) * t->n_blocks;
     v16f f0 = v_zero(), f1 = f0, f2 = f0;
     for (int kb = 0; kb < t->n_blocks; kb += 8) {
         const v16f d = v_from_f16((const uint16_t *)w);
@@ -116,25 +123,26 @@ V_FN void tile_k16(const struct tile *t, const int rows)
     tile_store(t, rows, f0, f1, f2);
 }
 
-/* All tiles of a job: for each group all rows, so that the group's weights stay in the first cache. TILE(t, rows) is inlined with constant rows. */
-#define GEMM_INT(NAME, TILE)                                                                        \
-    static void NAME(const struct gemm *g)                                                          \
-    {                                                                                               \
-        const struct act *a = g->x;                                                                 \
-        struct tile t = {.ldx = (size_t)a->n_blocks * 32, .n_blocks = a->n_blocks, .ldy = g->ldy};  \
-        for (int c = 0; c < g->n_groups; c++) {                                                     \
-            t.w = g->w->data + (size_t)(g->group0 + c) * g->w->group_bytes;                         \
-            t.x = a->q + (size_t)g->row0 * t.ldx;                                                   \
-            t.b = a->b + (size_t)g->row0 * (size_t)a->n_blocks;                                     \
-            t.y = g->y + 16 * c;                                                                    \
-            int r = g->n_rows;                                                                      \
-            for (; r >= 3; r -= 3, t.x += 3 * t.ldx, t.b += 3 * a->n_blocks, t.y += 3 * t.ldy)      \
-                TILE(&t, 3);                                                                        \
-            if (r == 2)                                                                             \
-                TILE(&t, 2);                                                                        \
-            else if (r == 1)                                                                        \
-                TILE(&t, 1);                                                                        \
-        }                                                                                           \
+/* All tiles of a job: for each group all rows, so that the group's weights stay in the first cache.
+ * TILE(t, rows) is inlined with constant rows. */
+#define GEMM_INT(NAME, TILE)                                                                       \
+    static void NAME(const struct gemm *g)                                                         \
+    {                                                                                              \
+        const struct act *a = g->x;                                                                \
+        struct tile t = {.ldx = (size_t)a->n_blocks * 32, .n_blocks = a->n_blocks, .ldy = g->ldy}; \
+        for (int c = 0; c < g->n_groups; c++) {                                                    \
+            t.w = g->w->data + (size_t)(g->group0 + c) * g->w->group_bytes;                        \
+            t.x = a->q + (size_t)g->row0 * t.ldx;                                                  \
+            t.b = a->b + (size_t)g->row0 * (size_t)a->n_blocks;                                    \
+            t.y = g->y + 16 * c;                                                                   \
+            int r = g->n_rows;                                                                     \
+            for (; r >= 3; r -= 3, t.x += 3 * t.ldx, t.b += 3 * a->n_blocks, t.y += 3 * t.ldy)     \
+                TILE(&t, 3);                                                                       \
+            if (r == 2)                                                                            \
+                TILE(&t, 2);                                                                       \
+            else if (r == 1)                                                                       \
+                TILE(&t, 1);                                                                       \
+        }                                                                                          \
     }
 
 #define TILE_U4_D(t, rows) tile_flat(t, 1, 0, rows)

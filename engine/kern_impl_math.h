@@ -21,12 +21,14 @@ V_FN void v_store_n(float *p, v16f x, int n)
     memcpy(p, t, (size_t)n * sizeof *p);
 }
 
-/* 1.5 · 2^23: adding it leaves the nearest even integer in the low bits of a float of magnitude below 2^22. */
+/* 1.5 · 2^23: adding it leaves the nearest even integer in the low bits of a float of magnitude
+ * below 2^22. */
 #define ROUND_MAGIC 0x1.8p23f
 
 /*
- * exp(x) for x ≤ 88 (more is taken as 88); 0 exactly below −87; 1 exactly at 0. x = n ln 2 + r in two steps (Cody and Waite), then a polynomial of degree 6 that was
- * fitted on Chebyshev nodes of |r| ≤ 0.3466 (relative error 1e-8 before rounding), times 2^n through the exponent's bits.
+ * exp(x) for x ≤ 88 (more is taken as 88); 0 exactly below −87; 1 exactly at 0. x = n ln 2 + r in
+ * two steps (Cody and Waite), then a polynomial of degree 6 that was fitted on Chebyshev nodes of
+ * |r| ≤ 0.3466 (relative error 1e-8 before rounding), times 2^n through the exponent's bits.
  */
 V_FN v16f v_exp(v16f x0)
 {
@@ -34,7 +36,8 @@ V_FN v16f v_exp(v16f x0)
     v16f x = v_min(v_set1(88), x0); /* in this order a NaN stays a NaN */
     v16f t = v_fma(x, v_set1(0x1.715476p+0f), magic);
     v16f n = v_sub(t, magic);
-    v16f r = v_fnma(n, v_set1(0x1.62ep-1f), x);       /* ln 2: 11 bits, so that n times it is exact */
+    v16f r = v_fnma(n, v_set1(0x1.62ep-1f), x);       /* ln 2: 11 bits, so that n times it is
+                                                       * exact */
     r = v_fnma(n, v_set1(0x1.0bfbe8p-15f), r);        /* and the rest */
     v16f p = v_fma(v_set1(0x1.6d1106p-10f), r, v_set1(0x1.120b6cp-7f));
     p = v_fma(p, r, v_set1(0x1.55551ap-5f));
@@ -62,7 +65,8 @@ static void rms_norm(const float *x, const float *w, int n, float eps, float *y)
     const v16f mean = v_set1(v_sum(s) / (float)n + eps);
     const v16f scale = v_div(v_set1(1), v_sqrt(mean));
     for (int i = 0; i < n; i += 16)
-        v_store_n(y + i, v_mul(v_mul(v_load_n(x + i, n - i), scale), v_load_n(w + i, n - i)), n - i);
+        v_store_n(y + i, v_mul(v_mul(v_load_n(x + i, n - i), scale), v_load_n(w + i, n - i)),
+                  n - i);
 }
 
 static void quantize(const float *x, int n_blocks, int8_t *q, struct act_block *b)

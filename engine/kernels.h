@@ -1,18 +1,25 @@
 /*
- * The arithmetic of the forward pass: one table of functions for each instruction set, all with the same bits.
+ * The arithmetic of the forward pass: one table of functions for each instruction set, all with the
+ * same bits.
  *
  * How the bits are kept (DESIGN.md, "Invariant arithmetic"):
- *   1. Lanes are outputs. Each output of a matrix product is one chain of fused multiply-adds over the k-blocks in ascending order; row tiles, tails, vector width
- *      and threads decide only who computes an output, never how.
+ *   1. Lanes are outputs. Each output of a matrix product is one chain of fused multiply-adds over
+ *      the k-blocks in ascending order; row tiles, tails, vector width and threads decide only who
+ *      computes an output, never how.
  *            acc = fma(float(Σ w·x), d_w · d_x, acc)        the sum over 32 k is an exact integer
  *            acc = fma(m_w, d_x · Σ x, acc)                 types with a minimum
- *   2. Sums over lanes (norm, softmax, Σ exp) go to sixteen partials, element i to partial i mod 16, then 16 → 8 → 4 → 2 → 1. Tails are padded with zeros.
+ *   2. Sums over lanes (norm, softmax, Σ exp) go to sixteen partials, element i to partial i mod
+ *      16, then 16 → 8 → 4 → 2 → 1. Tails are padded with zeros.
  *   3. exp is our own: exp(0) = 1 exactly, 0 exactly below −87. No libm.
- *   4. Activations are quantised per row and 32 columns: d = max|x| / 127, q = nearest-even(x · (127 / max|x|)) within ±127, d kept as F32.
- *   5. Attention works by spans of 256 positions, each from an empty (m, l, acc), block by block; spans merge in ascending order. A masked position is an exact identity.
- *   6. Round to nearest, subnormals kept: numerics_enter() before, numerics_leave() after, on every thread.
+ *   4. Activations are quantised per row and 32 columns: d = max|x| / 127, q = nearest-even(x ·
+ *      (127 / max|x|)) within ±127, d kept as F32.
+ *   5. Attention works by spans of 256 positions, each from an empty (m, l, acc), block by block;
+ *      spans merge in ascending order. A masked position is an exact identity.
+ *   6. Round to nearest, subnormals kept: numerics_enter() before, numerics_leave() after, on every
+ *      thread.
  *
- * One source (kern_impl*.h) over a small vector header (vec_c.h, vec_avx2.h; AVX-512 would be one more) compiled once for each: kern_c.c, kern_avx2.c.
+ * One source (kern_impl*.h) over a small vector header (vec_c.h, vec_avx2.h; AVX-512 would be one
+ * more) compiled once for each: kern_c.c, kern_avx2.c.
  */
 #ifndef HEARTH_ENGINE_KERNELS_H
 #define HEARTH_ENGINE_KERNELS_H
@@ -34,17 +41,20 @@ struct act_block {
     int32_t unused;
 };
 
-/* Activations [rows, n_in]: as int8 (q, b) for quantised matrices, as F32 (f) for the others; either may be NULL when no matrix wants it. */
+/* Activations [rows, n_in]: as int8 (q, b) for quantised matrices, as F32 (f) for the others;
+ * either may be NULL when no matrix wants it. */
 struct act {
     int n_in;
-    int n_blocks;     /* of 32, of a row: n_in / 32 rounded up; rows of q are 32 · n_blocks bytes apart */
+    int n_blocks;     /* of 32, of a row: n_in / 32 rounded up; rows of q are 32 · n_blocks bytes
+                       * apart */
     size_t ldf;       /* floats from row to row of f: a multiple of 16, the tail is zero */
     int8_t *q;
     struct act_block *b; /* [rows, n_blocks] */
     float *f;
 };
 
-/* Rows [row0, row0 + n_rows) of x times column groups [group0, group0 + n_groups) of w: y[(row − row0) · ldy + column − 16 · group0]. Columns past n_out give 0. */
+/* Rows [row0, row0 + n_rows) of x times column groups [group0, group0 + n_groups) of w: y[(row −
+ * row0) · ldy + column − 16 · group0]. Columns past n_out give 0. */
 struct gemm {
     const struct mat *w;
     int group0, n_groups;
@@ -54,7 +64,8 @@ struct gemm {
     size_t ldy;
 };
 
-/* One span of one KV head against a tile of queries (query = row and head: the heads that share the KV head sit side by side). */
+/* One span of one KV head against a tile of queries (query = row and head: the heads that share the
+ * KV head sit side by side). */
 struct attn_span {
     int head_dim;
     int n_q;
@@ -68,7 +79,8 @@ struct attn_span {
     float *scratch;    /* [64 · head_dim] */
 };
 
-/* m of a span that has seen nothing. Not −inf: −inf − −inf is NaN. A masked score lies far below it. */
+/* m of a span that has seen nothing. Not −inf: −inf − −inf is NaN. A masked score lies far below
+ * it. */
 #define ATTN_EMPTY (-1e30f)
 
 struct kernels {
@@ -85,10 +97,12 @@ struct kernels {
     /* y += x; n any */
     void (*add)(float *y, const float *x, int n);
     void (*to_f16)(const float *x, int n, uint16_t *y); /* n a multiple of 16 */
-    void (*exp)(const float *x, int n, float *y);       /* n a multiple of 16; for tests and the numerics probe */
+    void (*exp)(const float *x, int n, float *y);       /* n a multiple of 16; for tests and the
+                                                         * numerics probe */
     void (*attn_span)(const struct attn_span *a);
     /* Merges a later span's (m2, l2, acc2) into (m, l, acc). */
-    void (*attn_merge)(float *m, float *l, float *acc, const float *later_ml, const float *acc2, int head_dim);
+    void (*attn_merge)(float *m, float *l, float *acc, const float *later_ml, const float *acc2,
+                       int head_dim);
     /* out = acc / l */
     void (*attn_finish)(float l, const float *acc, int head_dim, float *out);
 };
@@ -96,8 +110,9 @@ struct kernels {
 extern const struct kernels kernels_c, kernels_c_fma, kernels_avx2;
 
 /*
- * "c", "avx2", or NULL for the best that this CPU has. "c" uses the CPU's FMA instruction if there is one (the same bits as libm's fmaf, many times faster).
- * ERR_INVAL names what the CPU lacks, or the known names.
+ * "c", "avx2", or NULL for the best that this CPU has. "c" uses the CPU's FMA instruction if there
+ * is one (the same bits as libm's fmaf, many times faster). ERR_INVAL names what the CPU lacks, or
+ * the known names.
  */
 int kernels_find(const char *name, const struct kernels **ret, struct err *e) MUST_USE;
 

@@ -1,7 +1,10 @@
 /*
- * A weight matrix as the kernels read it: repacked at load into groups of 16 output columns, so that a vector lane is an output and the reduction over k is one chain of FMAs.
+ * A weight matrix as the kernels read it: repacked at load into groups of 16 output columns, so
+ * that a vector lane is an output and the reduction over k is one chain of FMAs.
  *
- *   y[row, col] = sum over k-blocks of x[row, k-block] · W[col, k-block]          W is [n_out, n_in], as in the GGUF (dims[0] = n_in)
+ *   y[row, col] = sum over k-blocks of x[row, k-block] · W[col, k-block]
+ *
+ * W is [n_out, n_in], as in the GGUF (dims[0] = n_in).
  */
 #ifndef HEARTH_ENGINE_MAT_H
 #define HEARTH_ENGINE_MAT_H
@@ -12,21 +15,29 @@
 #include "base/err.h"
 
 /*
- * A group of 16 columns is contiguous and holds its k-blocks of 32 in order. c = column, f16/u8/s8 = stored type, always dequantising to exactly what the file's type does:
+ * A group of 16 columns is contiguous and holds its k-blocks of 32 in order. c = column, f16/u8/s8
+ * = stored type, always dequantising to exactly what the file's type does:
  *
- *   U4_D      d f16[16] · q u4                              w = d · (q − 8)              Q4_0
- *   U4_DM     d f16[16] · m f16[16] · q u4                  w = d · q + m                Q4_1
- *   U4_K      per 8 blocks: d f16[16] · e f16[16], then 8 × { s u8[16] · t u8[16] · q u4 }    w = (d · s) · q − (e · t)      Q4_K
- *   S8_D      d f16[16] · q s8                              w = d · q                    Q8_0, Q5_0, IQ4_NL
- *   S8_DM     d f16[16] · m f16[16] · q s8                  w = d · q + m                Q5_1
- *   S8_K      as U4_K with q s8                             w = (d · s) · q − (e · t)    Q5_K
- *   S8_K16    per 8 blocks: d f16[16], then 8 × { s s8[2][16] · q s8 }    w = (d · s) · q, a scale for each 16 k     Q6_K, Q3_K
- *   F32, F16, BF16       [k][16]                            w = itself (activations stay F32)
+ *   U4_D     d f16[16] · q u4                    w = d · (q − 8)                   Q4_0
+ *   U4_DM    d f16[16] · m f16[16] · q u4        w = d · q + m                     Q4_1
+ *   U4_K     per 8 blocks: d f16[16] · e f16[16],
+ *            then 8 × { s u8[16] · t u8[16] · q u4 }
+ *                                                w = (d · s) · q − (e · t)         Q4_K
+ *   S8_D     d f16[16] · q s8                    w = d · q              Q8_0, Q5_0, IQ4_NL
+ *   S8_DM    d f16[16] · m f16[16] · q s8        w = d · q + m                     Q5_1
+ *   S8_K     as U4_K with q s8                   w = (d · s) · q − (e · t)         Q5_K
+ *   S8_K16   per 8 blocks: d f16[16],
+ *            then 8 × { s s8[2][16] · q s8 }     w = (d · s) · q, s for 16 k each  Q6_K, Q3_K
+ *   F32, F16, BF16       [k][16]                 w = itself (activations stay F32)
  *
- *   q u4: 4 × 64 bytes; byte 4 c + i of vector j holds k = 8 j + i in its low half and k = 8 j + 4 + i in its high half
+ *   q u4: 4 × 64 bytes; byte 4 c + i of vector j holds k = 8 j + i in its low half
+ *         and k = 8 j + 4 + i in its high half
  *   q s8: 8 × 64 bytes; byte 4 c + i of vector j holds k = 4 j + i
  */
-enum mat_layout { MAT_U4_D, MAT_U4_DM, MAT_U4_K, MAT_S8_D, MAT_S8_DM, MAT_S8_K, MAT_S8_K16, MAT_F32, MAT_F16, MAT_BF16, MAT_N_LAYOUTS };
+enum mat_layout {
+    MAT_U4_D, MAT_U4_DM, MAT_U4_K, MAT_S8_D, MAT_S8_DM, MAT_S8_K, MAT_S8_K16, MAT_F32, MAT_F16,
+    MAT_BF16, MAT_N_LAYOUTS
+};
 
 struct mat {
     int n_out, n_in;
@@ -47,10 +58,12 @@ static inline int mat_wants_float(const struct mat *m)
     return m->layout >= MAT_F32;
 }
 
-/* Bytes that packing will need (for the memory check before anything is allocated). ERR_UNSUPPORTED names the type. */
+/* Bytes that packing will need (for the memory check before anything is allocated). ERR_UNSUPPORTED
+ * names the type. */
 int mat_size(uint32_t quant_id, int64_t n_out, int64_t n_in, size_t *ret, struct err *e) MUST_USE;
 /* Packs rows of a GGML type into memory of its own. */
-int mat_pack(uint32_t quant_id, const void *data, int64_t n_out, int64_t n_in, struct mat *ret, struct err *e) MUST_USE;
+int mat_pack(uint32_t quant_id, const void *data, int64_t n_out, int64_t n_in, struct mat *ret,
+             struct err *e) MUST_USE;
 void mat_done(struct mat *m); /* memory given to mat_pack_at stays the caller's */
 
 /* What mat_pack_at packs. */
@@ -60,17 +73,21 @@ struct mat_source {
     const void *data;
 };
 /*
- * Packs into `memory`, mat_size() bytes, 64-byte aligned, owned by the caller: many matrices can then share one region of huge pages, which single matrices of less than
- * 2 MiB can't have. Errors as mat_size.
+ * Packs into `memory`, mat_size() bytes, 64-byte aligned, owned by the caller: many matrices can
+ * then share one region of huge pages, which single matrices of less than 2 MiB can't have. Errors
+ * as mat_size.
  */
 int mat_pack_at(const struct mat_source *s, void *memory, struct mat *ret, struct err *e) MUST_USE;
-/* A matrix of pseudo-random quants and scales (2^−8 and below) of a layout, n_in a multiple of 256: for the numerics probe, tests and bench. ERR_NOMEM. */
+/* A matrix of pseudo-random quants and scales (2^−8 and below) of a layout, n_in a multiple of 256:
+ * for the numerics probe, tests and bench. ERR_NOMEM. */
 int mat_random(int layout, int n_out, int n_in, uint64_t seed, struct mat *ret) MUST_USE;
-/* A region for it: zeroed, huge pages advised; NULL when the system has none. mat_region_free(NULL, 0) is fine. */
+/* A region for it: zeroed, huge pages advised; NULL when the system has none. mat_region_free(NULL,
+ * 0) is fine. */
 void *mat_region_new(size_t n_bytes);
 void mat_region_free(void *region, size_t n_bytes);
 
-/* Row `i` of W, dequantised exactly as the file has it: embedding look-up from the packed form. ret[n_in]. */
+/* Row `i` of W, dequantised exactly as the file has it: embedding look-up from the packed form.
+ * ret[n_in]. */
 void mat_row(const struct mat *m, int i, float *ret);
 
 #endif

@@ -1,8 +1,11 @@
 /*
- * The compute pool: n − 1 threads beside the caller, and one operation: run a function over items 0 … n − 1.
+ * The compute pool: n − 1 threads beside the caller, and one operation: run a function over items 0
+ * … n − 1.
  *
- * Items are taken one by one from an atomic counter, so that a thread that loses its core holds up one item and not a fixed share. The caller works too and returns when all items
- * are done; it never waits for a thread that holds none. A thread without work spins for at most 20 µs, then sleeps until the next run: between passes nobody runs.
+ * Items are taken one by one from an atomic counter, so that a thread that loses its core holds up
+ * one item and not a fixed share. The caller works too and returns when all items are done; it
+ * never waits for a thread that holds none. A thread without work spins for at most 20 µs, then
+ * sleeps until the next run: between passes nobody runs.
  */
 #ifndef HEARTH_ENGINE_POOL_H
 #define HEARTH_ENGINE_POOL_H
@@ -14,7 +17,8 @@
 
 struct pool;
 
-/* n_threads counts the caller: 1 starts none. ERR_INVAL outside 1 … POOL_THREADS_MAX, ERR_NOMEM, ERR_IO. */
+/* n_threads counts the caller: 1 starts none. ERR_INVAL outside 1 … POOL_THREADS_MAX, ERR_NOMEM,
+ * ERR_IO. */
 int pool_new(int n_threads, struct pool **ret, struct err *e) MUST_USE;
 void pool_free(struct pool *p); /* NULL is fine; not during a run */
 int pool_n_threads(const struct pool *p);
@@ -22,7 +26,8 @@ int pool_n_threads(const struct pool *p);
 /* `thread` is 0 … n_threads − 1, one number a thread at a time: the index of its scratch. */
 typedef void (*pool_fn)(void *ctx, int item, int thread);
 
-/* Runs fn(ctx, i, …) once for each i < n_items (≤ POOL_ITEMS_MAX). One caller at a time. What the caller wrote before is seen by all, and all they wrote is seen after. */
+/* Runs fn(ctx, i, …) once for each i < n_items (≤ POOL_ITEMS_MAX). One caller at a time. What the
+ * caller wrote before is seen by all, and all they wrote is seen after. */
 void pool_run(struct pool *p, pool_fn fn, void *ctx, int n_items);
 
 #endif

@@ -36,7 +36,8 @@ extern const struct sample_params sample_neutral;
 struct sampler;
 
 /* n_vocab sizes the scratch arrays (counts of ids, candidates). */
-int sampler_new(const struct sample_params *p, size_t n_vocab, struct sampler **ret, struct err *e) MUST_USE;
+int sampler_new(const struct sample_params *p, size_t n_vocab, struct sampler **ret,
+                struct err *e) MUST_USE;
 void sampler_free(struct sampler *s);
 /* Tells it a prompt id or an accepted output id: penalties count them. */
 void sampler_see_prompt(struct sampler *s, const int32_t *ids, size_t n);
@@ -54,6 +55,7 @@ int sampler_draw(struct sampler *s, float *logits, int32_t *ret_id, struct err *
  * 1).
  */
 int sampler_probs(struct sampler *s, float *logits, double *ret_probs, struct err *e) MUST_USE;
-int sampler_draw_u(struct sampler *s, float *logits, double u, int32_t *ret_id, struct err *e) MUST_USE;
+int sampler_draw_u(struct sampler *s, float *logits, double u, int32_t *ret_id,
+                   struct err *e) MUST_USE;
 
 #endif

@@ -26,7 +26,8 @@ struct stop;
  * n = 0: only whole characters. ERR_LIMIT; ERR_INVAL: an empty string, or not UTF-8. The strings
  * are copied.
  */
-int stop_new(const char *const *strings, const size_t *lengths, size_t n, struct stop **ret, struct err *e) MUST_USE;
+int stop_new(const char *const *strings, const size_t *lengths, size_t n, struct stop **ret,
+             struct err *e) MUST_USE;
 void stop_free(struct stop *s);
 
 /* Adds the bytes of one token; appends to `ret` what may be sent now: valid UTF-8, with ill-formed
