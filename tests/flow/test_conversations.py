@@ -1,186 +1,181 @@
-"""/v1/conversations and their items: OpenAI's endpoints, our list, limits and refusals."""
+"""Stored turns: one at a time per conversation, partial answers kept and marked, and a history that goes on after anything that ended a turn."""
 import unittest
 
-import history
-from harness import Scripted, main, user
+from harness import Scripted, main, together
 
-SCRIPT = {"rules": [{"when": "capital", "pieces": ["To", "ky", "o"]}], "default": {"pieces": ["ok"]}}
+SCRIPT = {
+    "pace_us": 2000,
+    "rules": [
+        {"when": "forever", "pieces": ["tick "], "then": "forever"},
+        {"when": "split", "pieces": [".", "\n\n", "你", "好"]},
+        {"when": "broken", "pieces": ["a", "b"], "all_nan_at": 1},
+        {"when": "some", "pieces": ["s1 ", "s2 ", "s3 "] * 10},
+    ],
+    "default": {"pieces": ["fine"]},
+}
 
 
-class Conversations(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.d = Scripted(SCRIPT)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.d.stop()
-
-    def make(self, **body):
-        status, c = self.d.post("/v1/conversations", body)
+class Stored(unittest.TestCase):
+    def new(self, d):
+        status, c = d.post("/v1/conversations", {})
         self.assertEqual(status, 200, c)
-        return c
+        return c["id"]
 
-    def items(self, id, query=""):
-        status, page = self.d.get(f"/v1/conversations/{id}/items{query}")
+    def respond(self, d, **body):
+        status, r = d.post("/v1/responses", {"temperature": 0, **body})
+        self.assertEqual(status, 200, (r, d.log()))
+        return r
+
+    def text(self, r):
+        return r["output"][0]["content"][0]["text"]
+
+    def items(self, d, conversation):
+        """[(role, status, text)], oldest first"""
+        status, page = d.get(f"/v1/conversations/{conversation}/items?order=asc&limit=100")
         self.assertEqual(status, 200, page)
-        return page
+        return [(i["role"], i["status"], "".join(c["text"] for c in i["content"])) for i in page["data"]]
 
-    def texts(self, page):
-        return [i["content"][0]["text"] for i in page["data"]]
+    def open_stream(self, d, conversation, text, n=4):
+        """A stream of which n pieces of text were read: (stream, iterator, text so far)."""
+        s = d.stream("/v1/responses", {"conversation": conversation, "input": text, "stream": True, "temperature": 0})
+        it, seen = iter(s), ""
+        while n > 0:
+            e = next(it)
+            if e["type"] == "response.output_text.delta":
+                seen += e["delta"]
+                n -= 1
+        return s, it, seen
 
-    def error(self, status, method, path, body=None):
-        got, reply, _ = self.d.request(method, path, body)
-        self.assertEqual(got, status, reply)
-        return reply["error"]
+    def test_a_conversation_s_next_turn_finds_all_of_the_last(self):  # B03
+        with Scripted(SCRIPT) as d:
+            c = self.new(d)
+            a = self.respond(d, conversation=c, input="split please, at some length so that it counts " * 3)
+            b = self.respond(d, conversation=c, input="ok")
+            read = a["usage"]["input_tokens"] + a["usage"]["output_tokens"]
+            self.assertGreaterEqual(b["usage"]["input_tokens_details"]["cached_tokens"], read - 2)
+            self.assertIsNone(b["hearth"]["cache"]["miss"])
+            self.assertEqual(b["hearth"]["cache"]["shared"], 0)
 
-    def test_create_get_update(self):
-        c = self.make(metadata={"topic": "tea"})
-        self.assertRegex(c["id"], "^conv_[0-9a-f]{32}$")
-        self.assertEqual((c["object"], c["metadata"]), ("conversation", {"topic": "tea"}))
-        self.assertIsInstance(c["created_at"], int)
-        path = "/v1/conversations/" + c["id"]
-        self.assertEqual(self.d.get(path), (200, c))
-        status, c = self.d.post(path, {"metadata": {"topic": "coffee", "more": ""}})
-        self.assertEqual((status, c["metadata"]), (200, {"topic": "coffee", "more": ""}))
-        status, c = self.d.post(path, {"hearth": {"title": "Kitchen"}})
-        self.assertEqual((c["hearth"]["title"], c["metadata"]["topic"]), ("Kitchen", "coffee"))
-        self.assertEqual(self.error(400, "POST", path, {})["param"], "metadata")
-        self.assertEqual(self.error(400, "POST", path, {"metadata": {"a": 1}})["param"], "metadata")
+    def test_turns_of_one_conversation_run_one_after_another(self):
+        with Scripted(SCRIPT) as d:
+            c = self.new(d)
+            replies = together(*[lambda i=i: self.respond(d, conversation=c, input=f"some {i}") for i in range(5)])
+            self.assertEqual({self.text(r) for r in replies}, {"s1 s2 s3 " * 10})
+            items = self.items(d, c)
+            self.assertEqual([i[0] for i in items], ["user", "assistant"] * 5)
+            # Each read what came before: no two prompts have one length.
+            self.assertEqual(len({r["usage"]["input_tokens"] for r in replies}), 5)
 
-    def test_a_body_is_optional(self):
-        for body in [None, "", "{}"]:
-            status, c, _ = self.d.request("POST", "/v1/conversations", body)
-            self.assertEqual((status, c["metadata"]), (200, {}))
-        self.assertEqual(self.error(400, "POST", "/v1/conversations", "[]")["code"], "invalid_json")
-        self.assertEqual(self.error(400, "POST", "/v1/conversations", "{")["code"], "invalid_json")
+    def test_conversations_do_not_wait_for_each_other(self):
+        with Scripted(SCRIPT) as d:
+            s, _, _ = self.open_stream(d, self.new(d), "forever")
+            self.assertEqual(self.text(self.respond(d, conversation=self.new(d), input="hi")), "fine")
+            s.close()
 
-    def test_create_with_items(self):
-        c = self.make(items=[{"role": "system", "content": "S"}, {"type": "message", "role": "user", "content": "U"},
-                             {"role": "assistant", "content": [{"type": "output_text", "text": "A"}]}])
-        page = self.items(c["id"], "?order=asc")
-        self.assertEqual([(i["type"], i["role"], i["status"]) for i in page["data"]],
-                         [("message", r, "completed") for r in ["system", "user", "assistant"]])
-        self.assertEqual([i["content"][0]["type"] for i in page["data"]], ["input_text", "input_text", "output_text"])
-        self.assertEqual((c["hearth"]["title"], c["hearth"]["n_messages"]), ("U", 3))
+    def test_one_that_leaves_while_it_waits_for_its_conversation_never_starts(self):
+        with Scripted(SCRIPT) as d:
+            c = self.new(d)
+            s, it, _ = self.open_stream(d, c, "forever")
+            raw = d.raw()
+            body = b'{"conversation":"%s","input":"some"}' % c.encode()
+            raw.sendall(b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            started = d.status()["turns"]["started"]
+            raw.close()
+            for _ in range(5):
+                next(it)
+            s.close()
+            d.until_idle()
+            self.assertEqual(d.status()["turns"]["started"], started)
+            self.assertEqual([i[0] for i in self.items(d, c)], ["user", "assistant"])
 
-    def test_a_wrong_item_makes_no_conversation(self):
-        before = self.d.status()["history"]
-        self.assertEqual(self.error(400, "POST", "/v1/conversations", {"items": [user("a"), {"role": "user"}]})["param"], "items[1]")
-        self.assertEqual(self.error(400, "POST", "/v1/conversations", {"items": [user("a")] * 21})["param"], "items")
-        self.assertEqual(self.error(400, "POST", "/v1/conversations", {"items": "x"})["param"], "items")
-        after = self.d.status()["history"]
-        self.assertEqual((after["conversations"], after["messages"]), (before["conversations"], before["messages"]))
+    def test_a_canceled_answer_is_kept_as_it_was_streamed(self):  # B66
+        with Scripted(SCRIPT) as d:
+            c = self.new(d)
+            s, _, seen = self.open_stream(d, c, "forever", 20)
+            s.close()
+            d.until_idle()
+            items = self.items(d, c)
+            self.assertEqual(items[0][::2], ("user", "forever"))
+            role, status, text = items[1]
+            self.assertEqual((role, status), ("assistant", "incomplete"))
+            self.assertTrue(text.startswith(seen))
+            r = self.respond(d, conversation=c, input="and now?")
+            self.assertEqual(self.text(r), "fine")
+            # All that was read and written is a prefix of the next prompt.
+            self.assertIsNone(r["hearth"]["cache"]["miss"])
 
-    def test_items_are_added_read_and_deleted(self):
-        c = self.make()
-        path = f"/v1/conversations/{c['id']}/items"
-        status, added = self.d.post(path, {"items": [user(str(i)) for i in range(20)]})
-        self.assertEqual((status, added["object"], self.texts(added)), (200, "list", [str(i) for i in range(20)]))
-        self.assertEqual((added["first_id"], added["last_id"], added["has_more"]), (added["data"][0]["id"], added["data"][19]["id"], False))
-        item = added["data"][7]
-        self.assertEqual(self.d.get(f"{path}/{item['id']}"), (200, item))
-        status, left, _ = self.d.request("DELETE", f"{path}/{item['id']}")
-        self.assertEqual((status, left["id"], left["object"], left["hearth"]["n_messages"]), (200, c["id"], "conversation", 19))
-        self.assertEqual(self.error(404, "GET", f"{path}/{item['id']}")["param"], "item_id")
-        self.assertEqual(self.error(404, "DELETE", f"{path}/{item['id']}")["param"], "item_id")
-        self.assertEqual(self.texts(self.items(c["id"], "?order=asc&limit=100")), [str(i) for i in range(20) if i != 7])
-        self.assertEqual(self.error(400, "POST", path, {"items": []})["param"], "items")
-        self.assertEqual(self.error(400, "POST", path, {})["param"], "items")
-        other = self.make(items=[user("x")])
-        foreign = self.items(other["id"])["data"][0]["id"]
-        self.assertEqual(self.error(404, "GET", f"{path}/{foreign}")["param"], "item_id")
+    def test_a_turn_canceled_before_its_first_token_leaves_a_conversation_that_works(self):  # B36
+        with Scripted({**SCRIPT, "prefill_us_per_token": 3000}) as d:
+            c = self.new(d)
+            s = d.stream("/v1/responses", {"conversation": c, "input": "forever " + "z" * 300, "stream": True})
+            d.until(lambda: d.status()["turns"]["running"] == 1, "running")
+            s.close()
+            d.until_idle()
+            r = self.respond(d, conversation=c, input="hi")
+            self.assertEqual(self.text(r), "fine")
+            expected = d.post("/tokenize", {"messages": [{"role": "user", "content": "forever " + "z" * 300},
+                                                         {"role": "user", "content": "hi"}]})[1]["count"]
+            self.assertEqual(r["usage"]["input_tokens"], expected, "two questions in a row, and no empty answer between")
 
-    def test_pages_in_both_orders(self):
-        c = self.make(items=[user(str(i)) for i in range(10)])
-        for order, wanted in [("asc", [str(i) for i in range(10)]), ("desc", [str(i) for i in reversed(range(10))])]:
-            for limit in [1, 3, 10, 100]:
-                got, after, more = [], "", True
-                while more:
-                    page = self.items(c["id"], f"?order={order}&limit={limit}{after}")
-                    got += self.texts(page)
-                    more, after = page["has_more"], "&after=" + page["last_id"]
-                self.assertEqual(got, wanted)
-        self.assertEqual(len(self.items(self.make(items=[user("x")] * 20)["id"])["data"]), 20)
-        empty = self.items(self.make()["id"])
-        self.assertEqual((empty["data"], empty["has_more"]), ([], False))
-        for bad in ["limit=0", "limit=101", "limit=x", "limit=", "limit=1.5", "limit=99999999999999999999", "order=up"]:
-            with self.subTest(bad=bad):
-                self.assertEqual(self.error(400, "GET", f"/v1/conversations/{c['id']}/items?{bad}")["param"], bad.split("=")[0])
-        self.assertEqual(self.error(404, "GET", f"/v1/conversations/{c['id']}/items?after=msg_0")["param"], "after")
+    def test_a_failed_answer_is_marked_and_the_next_turn_works(self):
+        with Scripted(SCRIPT) as d:
+            c = self.new(d)
+            status, r = d.post("/v1/responses", {"conversation": c, "input": "broken"})
+            self.assertEqual(status, 500, r)
+            self.assertEqual([i[0] for i in self.items(d, c)][:1], ["user"])
+            self.assertEqual(self.text(self.respond(d, conversation=c, input="hi")), "fine")
 
-    def test_the_list_goes_by_last_use(self):
-        ids = [self.make(metadata={"n": str(i)})["id"] for i in range(4)]
-        self.d.post("/v1/responses", {"input": "capital?", "conversation": ids[1]})
-        self.d.post("/v1/responses", {"input": "not listed"})
-        _, page = self.d.get("/v1/conversations?limit=3")
-        self.assertEqual(([c["id"] for c in page["data"]], page["has_more"]), ([ids[1], ids[3], ids[2]], True))
-        self.assertEqual(page["data"][0]["hearth"]["title"], "capital?")
-        self.assertTrue(page["data"][0]["hearth"]["model"])
-        _, page = self.d.get(f"/v1/conversations?limit=1&after={ids[2]}")
-        self.assertEqual([c["id"] for c in page["data"]], [ids[0]])
+    def test_a_killed_daemon_keeps_what_was_flushed(self):  # B66
+        with Scripted(SCRIPT) as d:
+            c = self.new(d)
+            s, it, _ = self.open_stream(d, c, "forever", 4)
+            d.until(lambda: self.items(d, c)[-1][2] != "", "a partial answer is in the database")
+            d.kill()
+            s.close()
+            d.start()
+            items = self.items(d, c)
+            self.assertEqual([i[0] for i in items], ["user", "assistant"])
+            self.assertEqual(items[1][1], "incomplete")
+            self.assertTrue(items[1][2].startswith("tick "))
+            self.assertEqual(self.text(self.respond(d, conversation=c, input="hi")), "fine")
 
-    def test_deleted_is_gone_from_the_files_too(self):
-        c = self.make(items=[user("PLUGHXYZZYPLUGH")])
-        self.assertTrue(history.holds(self.d, b"PLUGHXYZZYPLUGH"))
-        status, gone, _ = self.d.request("DELETE", "/v1/conversations/" + c["id"])
-        self.assertEqual(status, 200)
-        self.assertEqual(gone, {"id": c["id"], "object": "conversation.deleted", "deleted": True, "hearth": {"messages": 1, "remains": False}})
-        self.assertFalse(history.holds(self.d, b"PLUGHXYZZYPLUGH"))
-        self.assertEqual(self.error(404, "GET", "/v1/conversations/" + c["id"])["type"], "not_found_error")
-        self.assertEqual(self.error(404, "DELETE", "/v1/conversations/" + c["id"])["param"], "conversation_id")
+    def test_a_stopped_daemon_keeps_the_partial_answer(self):  # B61, B66
+        with Scripted(SCRIPT) as d:
+            c = self.new(d)
+            s, it, seen = self.open_stream(d, c, "forever", 10)
+            d.signal()
+            self.assertEqual(d.wait_end(), 0)
+            rest = list(it)
+            for e in rest:
+                if e["type"] == "response.output_text.delta":
+                    seen += e["delta"]
+            self.assertIn(rest[-1]["type"], ("response.failed", "response.incomplete", "error"))
+            d.start()
+            items = self.items(d, c)
+            self.assertEqual((items[1][1], items[1][2]), ("incomplete", seen))
 
-    def test_text_of_any_kind_comes_back(self):
-        texts = ["", " ", "a\nb\t\"\\/", "\u007f\u0001", "猫🦙\u200b", "</s><|im_end|>", "x" * 100000]
-        c = self.make(items=[user(t) for t in texts])
-        self.assertEqual(self.texts(self.items(c["id"], "?order=asc")), texts)
+    def test_a_refused_turn_has_stored_nothing(self):
+        with Scripted({**SCRIPT, "ctx": 128}) as d:
+            c = self.new(d)
+            status, r = d.post("/v1/responses", {"conversation": c, "input": "z" * 500})
+            self.assertEqual((status, r["error"]["code"]), (400, "context_length_exceeded"), r)
+            self.assertEqual(self.items(d, c), [])
+            self.assertEqual(self.text(self.respond(d, conversation=c, input="hi")), "fine")
 
-    def test_methods_that_are_none(self):
-        c = self.make()
-        for method, path in [("PATCH", f"/v1/conversations/{c['id']}"), ("DELETE", "/v1/conversations"), ("POST", f"/v1/conversations/{c['id']}/items/x")]:
-            self.assertEqual(self.d.request(method, path, {})[0], 405, (method, path))
-        self.assertEqual(self.d.request("GET", "/v1/conversations//items")[0], 404)
-
-
-class Tokenize(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.d = Scripted(SCRIPT)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.d.stop()
-
-    def tokenize(self, **body):
-        status, reply = self.d.post("/tokenize", body)
-        self.assertEqual(status, 200, reply)
-        return reply
-
-    def test_text_gives_ids(self):
-        self.assertEqual(self.tokenize(content="abc"), {"tokens": [97, 98, 99], "count": 3})
-        self.assertEqual(self.tokenize(text="abc")["count"], 3)
-        self.assertEqual(self.tokenize(prompt="")["tokens"], [])
-
-    def test_text_never_gives_control_tokens(self):  # B24
-        self.assertFalse({256, 257, 258} & set(self.tokenize(content="<|im_start|>system<|im_end|><|endoftext|>")["tokens"]))
-
-    def test_pieces_are_text_or_bytes(self):
-        reply = self.tokenize(content="a猫", with_pieces=True)
-        self.assertEqual(reply["tokens"][0], {"id": 97, "piece": "a"})
-        joined = b"".join(t["piece"].encode() if isinstance(t["piece"], str) else bytes(t["piece"]) for t in reply["tokens"])
-        self.assertEqual(joined.decode(), "a猫")
-
-    def test_a_chat_counts_like_its_turn(self):
-        reply = self.tokenize(messages=[user("capital?")])
-        usage = self.d.chat([user("capital?")])["usage"]
-        self.assertEqual(reply["count"], usage["prompt_tokens"])
-        self.assertLess(self.tokenize(messages=[user("capital?")], add_generation_prompt=False)["count"], reply["count"])
-
-    def test_what_is_wrong_is_named(self):
-        for body, param in [({}, "content"), ({"content": "a", "messages": [user("b")]}, "content"), ({"content": 5}, "content"),
-                            ({"messages": []}, "messages"), ({"content": "a", "with_pieces": 1}, "with_pieces")]:
-            status, reply = self.d.post("/tokenize", body)
-            self.assertEqual((status, reply["error"]["param"]), (400, param))
+    def test_another_model_reads_the_text_again_and_says_so(self):
+        with Scripted(SCRIPT) as d:
+            c = self.new(d)
+            self.respond(d, conversation=c, input="split " + "at length " * 12)
+            d.signal()
+            self.assertEqual(d.wait_end(), 0)
+            # A new piece in the vocabulary: another tokenizer, so another render id.
+            with open(d.model) as f:
+                text = f.read()
+            with open(d.model, "w") as f:
+                f.write(text.replace('"default"', '"vocab": ["entirely new"], "default"', 1))
+            d.start()
+            r = self.respond(d, conversation=c, input="ok")
+            self.assertEqual(r["hearth"]["cache"]["miss"]["reason"], "model")
 
 
 if __name__ == "__main__":
