@@ -266,11 +266,11 @@ static int run_threads(struct daemon *d, const struct sockets *s, const struct k
     return rc;
 }
 
-static int serve(struct config *c, struct err *e)
+/* `keys` is NULL without --listen. */
+static int serve(struct config *c, const struct keys *keys, struct err *e)
 {
     static struct daemon d; /* threads point into it */
     struct sockets sockets = {.n = 0};
-    struct keys *keys = NULL;
     int lock = -1;
     d.config = c;
     d.t_started_us = clock_us();
@@ -278,8 +278,6 @@ static int serve(struct config *c, struct err *e)
     int rc = take_lock(c, &lock, e);
     if (rc == 0)
         rc = open_sockets(c, &sockets, e);
-    if (rc == 0 && c->listen)
-        rc = keys_read(c->api_key_file, &keys, e);
     if (rc == 0)
         rc = init_mailboxes(&d, e);
     if (rc < 0)
@@ -294,7 +292,6 @@ static int serve(struct config *c, struct err *e)
 done:
     for (int i = 0; i < sockets.n; i++)
         listen_done(&sockets.v[i]);
-    keys_free(keys);
     if (lock >= 0)
         lock_release(lock);
     return rc;
@@ -318,6 +315,9 @@ int main(int argc, char **argv)
         return print_help();
     if (rc == CONFIG_VERSION)
         return print_version();
+    struct keys *keys = NULL;
+    if (rc == CONFIG_RUN && config.listen)
+        rc = keys_read(config.api_key_file, &keys, &e);
     if (rc < 0) {
         log_error("%s", e.text);
         return EXIT_CONFIG;
@@ -325,11 +325,12 @@ int main(int argc, char **argv)
     log_init((enum log_level)config.log_level);
     thread_set_role(THREAD_LOOP);
     set_up_process();
-    rc = serve(&config, &e);
+    rc = serve(&config, keys, &e);
     if (rc < 0)
         log_error("%s", e.text);
     else
         log_info("stopped");
+    keys_free(keys);
     config_done(&config);
     return rc < 0 ? 1 : 0;
 }
