@@ -135,7 +135,7 @@ static void each_allocation_may_fail_with_all_that_follow(void **state)
 {
     (void)state;
     const int n = run(0, 0);
-    for (int at = 1; at <= n; at += 3) {
+    for (int at = 1; at <= n; at += 7) {
         run(at, 1000000);
         run(at, 4);
     }
