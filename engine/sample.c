@@ -422,14 +422,20 @@ static void weigh_path(struct sampler *s, const struct dist *d, const struct pat
     }
 }
 
-static bool is_past(double sum, double target, bool is_cut)
+/* Where in the order: the token at which the running sum passes `sum`, or (is_cut) reaches it. */
+struct bound {
+    double sum;
+    bool is_cut;
+};
+
+static bool is_past(double sum, const struct bound *b)
 {
-    return is_cut ? sum >= target : sum > target;
+    return b->is_cut ? sum >= b->sum : sum > b->sum;
 }
 
 /* The bucket in which the sum passes the target, or by rounding the last one with anything in it;
  * adds what lies before it to *sum. */
-static int find_bucket(const struct histogram *h, int n, double target, bool is_cut, double *sum)
+static int find_bucket(const struct histogram *h, int n, const struct bound *bound, double *sum)
 {
     int last = 0;
     double before = *sum;
@@ -438,7 +444,7 @@ static int find_bucket(const struct histogram *h, int n, double target, bool is_
             continue;
         last = b;
         before = *sum;
-        if (is_past(*sum + h->mass[b], target, is_cut))
+        if (is_past(*sum + h->mass[b], bound))
             break;
         *sum += h->mass[b];
     }
@@ -446,17 +452,22 @@ static int find_bucket(const struct histogram *h, int n, double target, bool is_
     return last;
 }
 
-/* The token at which the running sum passes `target` (is_cut: reaches it), and the sum there. */
-static int locate(struct sampler *s, const struct dist *d, double target, bool is_cut,
-                  int32_t *ret_id, double *ret_sum, struct err *e)
+/* The token at the bound, and the running sum there. */
+struct place {
+    int32_t id;
+    double sum;
+};
+
+static int locate(struct sampler *s, const struct dist *d, struct bound bound, struct place *ret,
+                  struct err *e)
 {
     double sum = 0, rest;
     struct path p = {.n = 1};
-    p.bucket[0] = find_bucket(&s->all, BUCKETS, target, is_cut, &sum);
+    p.bucket[0] = find_bucket(&s->all, BUCKETS, &bound, &sum);
     uint32_t count = s->all.count[p.bucket[0]];
     while (count > SORT_MAX && p.n < PATH_LEVELS) {
         weigh_path(s, d, &p);
-        p.bucket[p.n] = find_bucket(&s->part, SUB_BUCKETS, target, is_cut, &sum);
+        p.bucket[p.n] = find_bucket(&s->part, SUB_BUCKETS, &bound, &sum);
         count = s->part.count[p.bucket[p.n++]];
     }
     size_t n = 0;
@@ -468,26 +479,30 @@ static int locate(struct sampler *s, const struct dist *d, double target, bool i
         return rc;
     sort_keys(s->keys, n);
     for (size_t i = 0; i < n; i++) {
-        *ret_id = (int32_t)(uint32_t)s->keys[i];
-        sum += weight(s, distance(d, d->x[*ret_id]));
-        if (is_past(sum, target, is_cut))
+        ret->id = (int32_t)(uint32_t)s->keys[i];
+        sum += weight(s, distance(d, d->x[ret->id]));
+        if (is_past(sum, &bound))
             break;
     }
-    *ret_sum = sum;
+    ret->sum = sum;
     return 0;
 }
 
 static int draw_histogram(struct sampler *s, struct dist *d, double u, int32_t *ret, struct err *e)
 {
-    double kept, at;
+    struct place at = {0};
     weigh(s, d);
-    kept = d->total;
+    double kept = d->total;
     if (s->p.top_p < 1) {
-        int rc = locate(s, d, s->p.top_p * d->total, true, ret, &kept, e);
+        int rc = locate(s, d, (struct bound){s->p.top_p * d->total, true}, &at, e);
         if (rc < 0)
             return rc;
+        kept = at.sum;
     }
-    return locate(s, d, u * kept, false, ret, &at, e);
+    int rc = locate(s, d, (struct bound){u * kept, false}, &at, e);
+    if (rc == 0)
+        *ret = at.id;
+    return rc;
 }
 
 /* The candidates as a list in s->keys: top-k, or what min-p can keep, or all. */

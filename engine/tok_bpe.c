@@ -78,6 +78,11 @@ void bpe_add(struct bpe *b, uint32_t left, uint32_t right, uint32_t result)
     b->slots[i] = key | (rank + 1);
 }
 
+void bpe_touch(const struct bpe *b, uint32_t left, uint32_t right)
+{
+    (void)*(const volatile uint64_t *)&b->slots[pair_hash(pair_key(left, right)) & b->mask];
+}
+
 static uint32_t pair_rank(const struct bpe *b, uint32_t left, uint32_t right)
 {
     uint64_t key = pair_key(left, right);

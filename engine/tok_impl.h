@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/hash.h"
 #include "base/ids.h"
 #include "engine/tok.h"
 
@@ -40,6 +41,8 @@ struct bpe {
 int bpe_init(struct bpe *b, size_t n_merges, struct err *e) MUST_USE;
 void bpe_done(struct bpe *b);
 void bpe_add(struct bpe *b, uint32_t left, uint32_t right, uint32_t result);
+/* Reads the pair's slot, so that it is in the CPU's cache when bpe_add comes to it. */
+void bpe_touch(const struct bpe *b, uint32_t left, uint32_t right);
 
 /* Working memory of one tok_encode call: grows with the longest piece. See tok_bpe.c. */
 struct bpe_entry {
@@ -86,10 +89,50 @@ const char *split_definition(const struct split *s);
 struct split_run;
 int split_run_new(const struct split *s, struct split_run **ret, struct err *e) MUST_USE;
 void split_run_free(struct split_run *r);
-/* Calls `on_piece` for each piece of valid UTF-8 text[0, n), in order, without gaps; a non-zero
+/* Calls `on_piece` for each piece of the text (valid UTF-8), in order, without gaps; a non-zero
  * answer stops and is returned. */
 typedef int (*split_piece_fn)(void *ctx, const char *piece, size_t n, struct err *e);
-int split_text(struct split_run *r, const char *text, size_t n, split_piece_fn on_piece, void *ctx,
+int split_text(struct split_run *r, struct tok_str text, split_piece_fn on_piece, void *ctx,
                struct err *e) MUST_USE;
+
+/* A node of the trie: first child, next sibling. id[false]: USER_DEFINED tokens only; id[true]:
+ * CONTROL ones too; -1: none ends here. */
+struct trie_node {
+    int32_t child, next;
+    int32_t id[2];
+    unsigned char byte;
+};
+
+struct tok {
+    size_t n_vocab, n_symbols, cap_symbols;
+    char *bytes;
+    size_t n_bytes, cap_bytes;
+    uint32_t *off;   /* [n_symbols + 1] */
+    uint8_t *type;   /* [n_vocab] */
+    bool *is_eog;    /* [n_vocab] */
+    uint64_t *index; /* open addressing over ordinary symbols: hash << 32 | symbol + 1 */
+    size_t index_mask;
+    struct trie_node *nodes;
+    size_t n_nodes, cap_nodes;
+    int32_t root[2][256]; /* node under the root by first byte, if a token of that kind begins with
+                             it; -1: none */
+    struct bpe bpe;
+    struct split *split;
+    int32_t bos, eos;
+    bool add_bos;
+    uint8_t fingerprint[HASH_BYTES];
+};
+
+/* The bytes of a symbol. */
+static inline const char *tok_symbol(const struct tok *t, uint32_t symbol, size_t *ret_n)
+{
+    *ret_n = t->off[symbol + 1] - t->off[symbol];
+    return t->bytes + t->off[symbol];
+}
+/* The ordinary symbol of these bytes, or BPE_NO_RANK. hash is tok_hash(s, n). */
+uint32_t tok_index_find(const struct tok *t, const char *s, size_t n, uint32_t hash);
+uint32_t tok_hash(const char *s, size_t n);
+/* The child of a trie node, or -1. */
+int32_t tok_trie_child(const struct tok *t, int32_t node, unsigned char byte);
 
 #endif

@@ -57,6 +57,9 @@ struct split_run {
     const struct split *split;
     pcre2_match_data *data[SPLIT_STAGES_MAX];
     pcre2_match_context *context;
+    size_t len[SPLIT_STAGES_MAX]; /* of the piece at hand, by stage */
+    split_piece_fn on_piece;
+    void *ctx;
 };
 
 static const struct split_def *find_def(const char *name)
@@ -140,42 +143,40 @@ void split_run_free(struct split_run *r)
 }
 
 /* Length of the piece at text[at], by the stage's pattern. */
-static int next_piece(struct split_run *r, int stage, const char *text, size_t n, size_t at,
-                      size_t *ret_len, struct err *e)
+static int next_piece(struct split_run *r, int stage, struct tok_str text, size_t at, struct err *e)
 {
-    int rc = pcre2_match(r->split->code[stage], (PCRE2_SPTR)text, n, at, PCRE2_NO_UTF_CHECK,
+    int rc = pcre2_match(r->split->code[stage], (PCRE2_SPTR)text.s, text.n, at, PCRE2_NO_UTF_CHECK,
                          r->data[stage], r->context);
     if (rc == PCRE2_ERROR_NOMEMORY)
-        return err_set(e, ERR_NOMEM, "no memory to cut a text of %zu bytes", n);
+        return err_set(e, ERR_NOMEM, "no memory to cut a text of %zu bytes", text.n);
     if (rc < 0 && rc != PCRE2_ERROR_NOMATCH)
         return err_set(e, ERR_LIMIT, "pre-tokenizer \"%s\": PCRE2 error %d at byte %zu of %zu",
-                       r->split->def->name, rc, at, n);
+                       r->split->def->name, rc, at, text.n);
     size_t end = rc < 0 ? at : pcre2_get_ovector_pointer(r->data[stage])[1];
     /* The patterns match anything; should one not, a byte alone is a piece and nothing is lost. */
-    *ret_len = end > at ? end - at : 1;
+    r->len[stage] = end > at ? end - at : 1;
     return 0;
 }
 
 /* Depth is the number of stages, not the input's length. */
-static int split_stage(struct split_run *r, int stage, const char *text, size_t n,
-                       split_piece_fn on_piece, void *ctx, struct err *e)
+static int split_stage(struct split_run *r, int stage, struct tok_str text, struct err *e)
 {
     if (stage == r->split->n_stages)
-        return on_piece(ctx, text, n, e);
-    for (size_t at = 0; at < n;) {
-        size_t len;
-        int rc = next_piece(r, stage, text, n, at, &len, e);
+        return r->on_piece(r->ctx, text.s, text.n, e);
+    for (size_t at = 0; at < text.n; at += r->len[stage]) {
+        int rc = next_piece(r, stage, text, at, e);
         if (rc == 0)
-            rc = split_stage(r, stage + 1, text + at, len, on_piece, ctx, e);
+            rc = split_stage(r, stage + 1, (struct tok_str){text.s + at, r->len[stage]}, e);
         if (rc < 0)
             return rc;
-        at += len;
     }
     return 0;
 }
 
-int split_text(struct split_run *r, const char *text, size_t n, split_piece_fn on_piece, void *ctx,
+int split_text(struct split_run *r, struct tok_str text, split_piece_fn on_piece, void *ctx,
                struct err *e)
 {
-    return split_stage(r, 0, text, n, on_piece, ctx, e);
+    r->on_piece = on_piece;
+    r->ctx = ctx;
+    return split_stage(r, 0, text, e);
 }
