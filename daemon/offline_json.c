@@ -1,3 +1,7 @@
+/*
+ * JSON lines with NULs: the escape is replaced before parsing, the stand-in after it (see the
+ * header).
+ */
 #include "daemon/offline_json.h"
 
 #include <stdbool.h>

@@ -1,3 +1,11 @@
+/*
+ * Token ids through the engine. Each run has a pool of KV blocks of its own, as large as it needs:
+ *
+ *     earlier  [ block 0 | block 1 | partial ]        what a previous request read (n_cached)
+ *                  │ ref       │ ref      │ copy
+ *     seq      [ block 0 | block 1 | own copy | … ]   the sequence in question, fed in slices
+ *     beside   a token each in every pass (n_batch random sequences)
+ */
 #include "daemon/offline_pass.h"
 
 #include <stdlib.h>

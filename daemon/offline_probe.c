@@ -12,13 +12,14 @@
  *   {"op":"sample","logits":[…null: −inf],"prompt_tokens":[…],       {"probs":[…],
  *     "output_tokens":[…],"draws":[u,…], "temperature":… or            "draws":[[u,id],…]}
  *     "params":{…}}
- *   {"op":"nll","ids":[…],"window":512,"each":bool}                  {"nats_per_token","second_half",
+ *   {"op":"nll","ids":[…],"window":512,"each":bool}                  {"nats_per_token",
+ *                                                                      "second_half",
  *                                                                      "nll":[…],"argmax":[…]}
  *
- * nll cuts ids into windows read from position 0, each alone (ids of less than one window are one; a
- * rest at the end is left out); nats_per_token is the mean over all tokens but each window's
- * first, second_half that of positions window/2 and up. `each` adds the lists behind it: the nll of
- * ids[i + 1] and the likeliest id, per position.
+ * nll cuts ids into windows read from position 0, each alone (ids of less than one window are one;
+ * a rest at the end is left out); nats_per_token is the mean over all tokens but each window's
+ * first, second_half that of positions window/2 and up. `each` adds the lists behind it: the nll
+ * of ids[i + 1] and the likeliest id, per position.
  */
 #include "daemon/offline_probe.h"
 

@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 """The vocabulary of a byte-level BPE model, small enough to keep here.
 
-    vocab.py pack MODEL.gguf OUT.txt.xz      what the repository holds
-    vocab.py gguf IN.txt.xz OUT.gguf         a GGUF without tensors, as the build makes for the tests
+    vocab.py pack MODEL.gguf OUT.txt.xz     what the repository holds
+    vocab.py gguf IN.txt.xz OUT.gguf        a GGUF without tensors, which the build makes
 
-The packed form is one line of JSON (the 256 byte tokens, the tokens behind the merges with their types, the template), then the
-merges: each merge's result is the next token, so the tokens between need not be written.
+The packed form is one line of JSON (the 256 byte tokens, the tokens behind the merges with their
+types, the template), then the merges: each merge's result is the next token, so the tokens between
+need not be written.
 """
 import json
 import lzma
@@ -39,7 +40,8 @@ def read_metadata(path):
 
 def pack(model, out):
     meta = read_metadata(model)
-    tokens, types, merges = (meta['tokenizer.ggml.' + k] for k in ('tokens', 'token_type', 'merges'))
+    tokens, types, merges = (meta['tokenizer.ggml.' + k]
+                             for k in ('tokens', 'token_type', 'merges'))
     for i, merge in enumerate(merges):
         assert tokens[256 + i] == merge.replace(' ', '', 1) and types[256 + i] == 1, merge
     behind = list(zip(tokens, types))[256 + len(merges):]
@@ -66,10 +68,12 @@ def write_gguf(packed, out):
     values = {'general.architecture': struct.pack('<I', 8) + string('qwen2'),
               'tokenizer.ggml.tokens': strings(tokens),
               'tokenizer.ggml.merges': strings(merges),
-              'tokenizer.ggml.token_type': struct.pack('<IIQ', 9, 5, len(types)) + struct.pack('<%di' % len(types), *types)}
+              'tokenizer.ggml.token_type':
+                  struct.pack('<IIQ%di' % len(types), 9, 5, len(types), *types)}
     values.update({k: struct.pack('<I', 8) + string(head[k]) for k in KEYS})
     values.update({k: struct.pack('<II', 4, head[k]) for k in IDS})
-    body = b'GGUF' + struct.pack('<IQQ', 3, 0, len(values)) + b''.join(string(k) + v for k, v in values.items())
+    body = b'GGUF' + struct.pack('<IQQ', 3, 0, len(values))
+    body += b''.join(string(k) + v for k, v in values.items())
     with open(out, 'wb') as f:
         f.write(body + bytes(-len(body) % 32))
 

@@ -1,10 +1,11 @@
 #!/usr/bin/python3
 """Golden data of SmolLM2 against hearthd, by way of `hearthd probe`.
 
-    golden.py HEARTHD tests/golden/README.md          HEARTH_MODEL names the model; exit 77 without it
+    golden.py HEARTHD tests/golden/README.md     HEARTH_MODEL names the model; exit 77 without it
 
-Tolerances: activations are rounded to 8 bits before products, the reference doesn't do that; see tests/golden/README.md. With a
-float64 reference and these bounds, llama.cpp (which rounds likewise) stays at half of each.
+Tolerances: activations are rounded to 8 bits before products, which the reference doesn't do; see
+tests/golden/README.md. Against the same reference llama.cpp, which rounds likewise, stays at half
+of each bound.
 """
 import json
 import math
@@ -29,24 +30,32 @@ def lines(name):
         return [json.loads(line) for line in f.read().split('\n') if line]
 
 
+def run(text):
+    p = subprocess.run([HEARTHD, 'probe', '--model', MODEL], input=text, capture_output=True,
+                       text=True, check=False)
+    assert p.returncode == 0, (p.returncode, p.stderr[-300:])
+    return [json.loads(line) for line in p.stdout.split('\n') if line]
+
+
 def probe(questions):
     text = ''.join(json.dumps(q) + '\n' for q in questions)
-    p = subprocess.run([HEARTHD, 'probe', '--model', MODEL], input=text, capture_output=True, text=True, check=False)
-    answers = [json.loads(line) for line in p.stdout.split('\n') if line]
-    assert p.returncode == 0 and len(answers) == len(questions), (p.returncode, len(answers), p.stderr[-300:])
+    answers = run(text)
+    assert len(answers) == len(questions), len(answers)
     return answers
 
 
 def tokens():
     golden = lines('tokens-smollm2.jsonl')
-    for g, a in zip(golden, probe([{'op': 'tokenize', 'text': g['text'], 'special': g['special']} for g in golden])):
+    asked = [{'op': 'tokenize', 'text': g['text'], 'special': g['special']} for g in golden]
+    for g, a in zip(golden, probe(asked)):
         assert a.get('ids') == g['ids'], (g, a)
     return f'{len(golden)} texts'
 
 
 def renderings():
     golden = lines('render-smollm2.jsonl')
-    asked = [{'op': 'render', 'messages': g['messages'], 'add_generation_prompt': g['add_generation_prompt']} for g in golden]
+    asked = [{'op': 'render', 'messages': g['messages'],
+              'add_generation_prompt': g['add_generation_prompt']} for g in golden]
     for g, a in zip(golden, probe(asked)):
         assert a.get('ids') == g['ids'] and a['text'] == g['text'], (g, a)
     return f'{len(golden)} chats'
@@ -54,7 +63,8 @@ def renderings():
 
 def quants():
     golden = lines('quant.jsonl')
-    for g, a in zip(golden, probe([{'op': 'dequantize', 'type': g['type'], 'hex': g['hex']} for g in golden])):
+    asked = [{'op': 'dequantize', 'type': g['type'], 'hex': g['hex']} for g in golden]
+    for g, a in zip(golden, probe(asked)):
         size = g['block_values'] if g['block_values'] > 1 else len(g['values'])
         assert len(a['values']) == len(g['values']), g['type']
         for at in range(0, len(g['values']), size):
@@ -67,16 +77,18 @@ def quants():
 
 def sampling():
     golden = lines('sampling.jsonl')
-    asked = [{'op': 'sample', **{k: g[k] for k in ('logits', 'prompt_tokens', 'output_tokens')}, **g['params'],
+    given = ('logits', 'prompt_tokens', 'output_tokens')
+    asked = [{'op': 'sample', **{k: g[k] for k in given}, **g['params'],
               'draws': [u for u, _ in g['draws']]} for g in golden]
     for g, a in zip(golden, probe(asked)):
-        assert all(abs(x - y) <= 1e-6 for x, y in zip(g['probs'], a['probs'])) and len(g['probs']) == len(a['probs']), (g, a)
+        assert len(g['probs']) == len(a['probs']), (g, a)
+        assert all(abs(x - y) <= 1e-6 for x, y in zip(g['probs'], a['probs'])), (g, a)
         assert [d[1] for d in a['draws']] == [d[1] for d in g['draws']], (g, a)
     return f'{len(golden)} distributions'
 
 
 def divergence(g, a):
-    """KL over the 20 golden classes and one for the rest, as far as the answer knows their logits."""
+    """KL over the 20 golden classes and one for the rest."""
     known = dict(map(tuple, a['probe']))
     p = [math.exp(x - g['logsumexp']) for _, x in g['top']]
     q = [math.exp(known[i] - a['logsumexp']) for i, _ in g['top']]
@@ -88,7 +100,8 @@ def divergence(g, a):
 
 def logits():
     golden = lines('logits-smollm2.jsonl')
-    asked = [{'op': 'logits', 'ids': g['ids'], 'top': 20, 'probe': [i for i, _ in g['top'] + g['probe']]} for g in golden]
+    asked = [{'op': 'logits', 'ids': g['ids'], 'top': 20,
+              'probe': [i for i, _ in g['top'] + g['probe']]} for g in golden]
     kls, worst = [], 0
     for g, a in zip(golden, probe(asked)):
         n = g['n']
@@ -103,14 +116,16 @@ def logits():
         kls.append(divergence(g, a))
         assert kls[-1] <= KL_ONE, (n, kls[-1])
     assert sum(kls) / len(kls) <= KL_MEAN, kls
-    return f'{len(golden)} prompts, KL mean {sum(kls) / len(kls):.4f}, largest {max(kls):.4f}; logits off by {worst:.2f} at most'
+    return (f'{len(golden)} prompts, KL mean {sum(kls) / len(kls):.4f}, largest {max(kls):.4f}; '
+            f'logits off by {worst:.2f} at most')
 
 
 def greedy():
-    """The prompt and its golden continuation are read at once; the likeliest next id is compared where the golden lead is clear."""
+    """Prompt and golden continuation are read at once; the likeliest next id is compared where the
+    golden lead is clear."""
     golden = lines('greedy-smollm2.jsonl')
-    asked = [{'op': 'nll', 'ids': g['ids'] + g['continuation'], 'window': len(g['ids'] + g['continuation']), 'each': True}
-             for g in golden]
+    asked = [{'op': 'nll', 'ids': ids, 'window': len(ids), 'each': True}
+             for ids in (g['ids'] + g['continuation'] for g in golden)]
     n, other = 0, 0
     for g, a in zip(golden, probe(asked)):
         for step, (want, margin) in enumerate(zip(g['continuation'], g['margins'])):
@@ -126,25 +141,40 @@ def nll():
     with open(os.path.join(FOLDER, 'nll-text.txt'), encoding='utf-8') as f:
         text = f.read()
     window, ids = golden['window'], [i for w in golden['windows'] for i in w['ids']]
-    same, a = probe([{'op': 'tokenize', 'text': text, 'special': False}, {'op': 'nll', 'ids': ids, 'window': window, 'each': True}])
+    same, a = probe([{'op': 'tokenize', 'text': text, 'special': False},
+                     {'op': 'nll', 'ids': ids, 'window': window, 'each': True}])
     assert same['ids'][:len(ids)] == ids
     want = [x for w in golden['windows'] for x in w['nll']]
     assert len(a['nll']) == len(want) and max(abs(x - y) for x, y in zip(want, a['nll'])) <= NLL_ONE
     assert abs(a['nats_per_token'] - golden['mean_all']) <= NLL_MEAN, a['nats_per_token']
     assert abs(a['second_half'] - golden['mean_second_half']) <= NLL_MEAN, a['second_half']
-    return f'{a["nats_per_token"]:.4f} nats per token (reference {golden["mean_all"]:.4f}), second halves {a["second_half"]:.4f} ({golden["mean_second_half"]:.4f})'
+    return (f'{a["nats_per_token"]:.4f} nats per token (reference {golden["mean_all"]:.4f}), '
+            f'second halves {a["second_half"]:.4f} ({golden["mean_second_half"]:.4f})')
 
 
 def bad_lines():
     """Each line is answered, whatever the one before it was."""
     good = {'op': 'tokenize', 'text': 'a\0b', 'special': False}
-    bad = ['', '{', '[]', '{"op":"x"}', '{"op":"logits","ids":[]}', '{"op":"logits","ids":[-1]}', '{"op":"logits","ids":[49152]}',
-           '{"op":"logits","ids":[1,2],"cached":2}', '{"op":"logits","ids":[1],"isa":"abacus"}', '{"op":"logits","ids":[1],"chunk":0}',
-           '{"op":"dequantize","type":"Q9","hex":"00"}', '{"op":"dequantize","type":"Q4_1","hex":"0"}', '{"op":"sample","logits":[null]}',
-           '{"op":"sample","logits":[1],"top_p":0}', '{"op":"render","messages":[{"role":"tool","content":""}]}', '{"op":"nll","ids":[1]}']
+    bad = [
+        '',
+        '{',
+        '[]',
+        '{"op":"x"}',
+        '{"op":"logits","ids":[]}',
+        '{"op":"logits","ids":[-1]}',
+        '{"op":"logits","ids":[49152]}',
+        '{"op":"logits","ids":[1,2],"cached":2}',
+        '{"op":"logits","ids":[1],"isa":"abacus"}',
+        '{"op":"logits","ids":[1],"chunk":0}',
+        '{"op":"dequantize","type":"Q9","hex":"00"}',
+        '{"op":"dequantize","type":"Q4_1","hex":"0"}',
+        '{"op":"sample","logits":[null]}',
+        '{"op":"sample","logits":[1],"top_p":0}',
+        '{"op":"render","messages":[{"role":"tool","content":""}]}',
+        '{"op":"nll","ids":[1]}',
+    ]
     text = ''.join(f'{line}\n{json.dumps(good)}\n' for line in bad)
-    p = subprocess.run([HEARTHD, 'probe', '--model', MODEL], input=text, capture_output=True, text=True, check=False)
-    answers = [json.loads(line) for line in p.stdout.split('\n') if line]
+    answers = run(text)
     assert len(answers) == 2 * len(bad), len(answers)
     for line, a, after in zip(bad, answers[::2], answers[1::2]):
         assert list(a) == ['error'] and isinstance(a['error'], str) and a['error'], (line, a)

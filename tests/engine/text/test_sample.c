@@ -1,4 +1,5 @@
-/* The sampler: the golden distributions and draws, the shortcuts against the plain definition, seeds, and logits that are no numbers. */
+/* The sampler: the golden distributions and draws, the shortcuts against the plain definition,
+ * seeds, and logits that are no numbers. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

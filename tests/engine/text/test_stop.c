@@ -1,4 +1,5 @@
-/* Stop strings and whole characters: cases B16, B17, B18, B20, and random pieces against a naive oracle on the whole text. */
+/* Stop strings and whole characters: cases B16, B17, B18, B20, and random pieces against a naive
+ * oracle on the whole text. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

@@ -245,7 +245,7 @@ static void merging_equals_the_definition_at_all_lengths(void **state)
     }
 }
 
-/* 4 KiB are compared with the oracle-checked short path elsewhere; here only that long inputs pass. */
+/* What ids they give is compared with the oracle at smaller sizes. */
 static void long_runs_are_encoded_and_come_back(void **state)
 {
     (void)state;

@@ -1,3 +1,4 @@
+/* The test side of GGUF vocabularies and golden files: what goes wrong here ends the program. */
 #include "tests/engine/text/vocab.h"
 
 #include <stdio.h>
