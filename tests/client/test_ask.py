@@ -167,6 +167,12 @@ class Ask(unittest.TestCase):
         j = json.loads(self.h.run("ask", "--json", "broken").out)
         self.assertTrue(j["error"]["message"])
 
+    def test_the_largest_questions_get_a_sentence(self):
+        for size in (1 << 20, 8 << 20):
+            r = self.h.run("ask", stdin=b"a b\n" * (size // 4))
+            self.assertEqual((r.code, r.out), (1, ""), r)
+            self.assertRegex(r.err, r"^hearth: .*(tokens|bytes)")
+
     def test_unicode(self):
         self.assertEqual(self.h.run("ask", "unicode").out, "é你好🦙\n")
 

@@ -289,5 +289,56 @@ class Transport(unittest.TestCase):
         )
 
 
+class Chat(unittest.TestCase):
+    """The events of /v1/responses, by the fake server."""
+
+    def chat(self, *events, stdin="hi\n"):
+        stream = STREAM + b"".join(chunk(event(e)) for e in events) + chunk(b"")
+        replies = {
+            "/health": [whole({"status": "ok"})],
+            "/v1/models": [whole({"data": [{"id": "m"}]})],
+            "/v1/conversations": [whole({"id": "conv_" + "1" * 32})],
+            "/v1/responses": [stream],
+        }
+        with Fake(replies) as fake:
+            h = Hearth(fake.path)
+            r = h.run("chat", stdin=stdin)
+            h.close()
+            self.requests = [q[0].split("\r\n")[0] for q in fake.requests]
+        return r
+
+    DELTA = {"type": "response.output_text.delta", "delta": "Hi"}
+
+    def end(self, kind, **more):
+        return {"type": "response." + kind, "response": {"status": kind, **more}}
+
+    def test_an_answer_that_was_not_stored_is_said(self):
+        r = self.chat(self.DELTA, self.end("completed", hearth={"stored": False}))
+        self.assertEqual((r.code, r.out), (0, "Hi\n"))
+        self.assertIn("could not be stored", r.err)
+        r = self.chat(self.DELTA, self.end("completed", hearth={"stored": True}))
+        self.assertEqual(r.err, "")
+
+    def test_an_answer_that_its_limit_ended_is_said(self):
+        r = self.chat(self.DELTA, self.end("incomplete"))
+        self.assertEqual((r.code, r.out), (0, "Hi\n"))
+        self.assertIn("the answer ends here", r.err)
+
+    def test_an_answer_that_failed(self):
+        r = self.chat(self.DELTA, self.end("failed", error={"code": "x", "message": "it burns"}))
+        self.assertEqual((r.code, r.out, r.err), (1, "Hi\n", "hearth: it burns\n"))
+        r = self.chat(self.end("failed"))
+        self.assertEqual((r.code, r.err), (1, "hearth: the answer failed\n"))
+
+    def test_a_stream_without_an_end_broke_off(self):
+        r = self.chat(self.DELTA)
+        self.assertEqual((r.code, r.out, r.err), (1, "Hi\n", "hearth: the answer broke off\n"))
+        self.assertFalse([q for q in self.requests if q.startswith("DELETE")], "it may be stored")
+
+    def test_events_that_are_new_are_passed_over(self):
+        r = self.chat({"type": "response.new"}, {}, [], 7, self.DELTA, self.end("completed"))
+        self.assertEqual((r.code, r.out, r.err), (0, "Hi\n", ""))
+
+
 if __name__ == "__main__":
     main()
