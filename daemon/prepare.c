@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/log.h"
 #include "daemon/limits.h"
 
 static int out_of_memory(struct http_error *ret)
@@ -148,20 +148,19 @@ static enum memory_role memory_role_of(enum chat_role role)
     }
 }
 
-/* The ids of window message i, an assistant's, by the chain up to and with it. */
+/* The ids of window message i, an assistant's, by the chain up to and with it. They only save
+ * reading: whatever keeps them from being found, the text is there. */
 static int reply_ids(struct history *h, struct turn *t, size_t i, struct http_error *ret)
 {
     struct err e;
     struct ids ids;
+    static struct log_limit limit = {.burst = 3};
     ids_init(&ids);
     int rc = memory_reply_get(h->memory, t->owner, t->store.chain,
                               engine_info(h->engine)->render_id, &ids, &e);
-    if (rc == 0)
-        rc = window_set_ids(t, i, &ids, ret);
-    else if (rc == ERR_NOTFOUND)
-        rc = 0;
-    else
-        from_err(ret, &e);
+    if (rc && rc != ERR_NOTFOUND && log_allowed(&limit))
+        log_warn("the token ids of a reply could not be looked up: %s", e.text);
+    rc = rc ? 0 : window_set_ids(t, i, &ids, ret);
     ids_done(&ids);
     return rc;
 }

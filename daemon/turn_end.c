@@ -59,15 +59,20 @@ static int store_answer(struct history *h, struct turn *t, struct err *e)
 }
 
 /* A stateless client sends the text back as its history: the chain with the answer in it leads to
- * the ids. */
-static int store_reply(struct history *h, struct turn *t, struct err *e)
+ * the ids. Nothing that the reply speaks of depends on it, so the reply goes first; the client's next
+ * request is handled after this one in any case. */
+static void store_reply(struct history *h, struct turn *t)
 {
-    size_t n = turn_n_stored_ids(t, engine_tok(h->engine));
+    struct err e;
+    static struct log_limit limit = {.burst = 3};
+    size_t n = t->store.is_reply ? turn_n_stored_ids(t, engine_tok(h->engine)) : 0;
     if (n == 0)
-        return 0;
+        return;
     memory_chain(t->store.chain, MEMORY_ASSISTANT, t->text.data, t->text.len);
-    return memory_reply_put(h->memory, t->owner, t->store.chain, engine_info(h->engine)->render_id,
-                            t->out.v, n, e);
+    if (memory_reply_put(h->memory, t->owner, t->store.chain, engine_info(h->engine)->render_id,
+                         t->out.v, n, &e) &&
+        log_allowed(&limit))
+        log_warn("the token ids of a reply could not be stored: %s", e.text);
 }
 
 static void store(struct history *h, struct turn *t)
@@ -78,8 +83,6 @@ static void store(struct history *h, struct turn *t)
                   e.text);
         t->store.has_failed = true;
     }
-    if (t->store.is_reply && store_reply(h, t, &e))
-        log_warn("the token ids of a reply could not be stored: %s", e.text);
     if (t->on_end && t->on_end(h, t, &e)) {
         log_error("%s could not be stored: %s", t->id, e.text);
         t->store.has_failed = true;
@@ -116,6 +119,7 @@ void turn_end(struct history *h, struct turn *t)
         h->engine = atomic_load(&h->d->engine);
     store(h, t);
     reply(h, t);
+    store_reply(h, t);
     atomic_fetch_add(&h->d->n.turns_done, 1);
     if (t->store.is_claimed)
         history_release(h, t->store.conversation);

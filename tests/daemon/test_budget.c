@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -126,14 +127,12 @@ static int make_root(void **state)
 
 static int remove_tree(const char *path)
 {
-    char command[256];
-    snprintf(command, sizeof command, "%s", path);
     pid_t pid = fork();
     if (pid == 0) {
-        execlp("rm", "rm", "-rf", command, (char *)NULL);
+        execlp("rm", "rm", "-rf", path, (char *)NULL);
         _exit(1);
     }
-    return pid < 0 ? -1 : 0;
+    return pid > 0 && waitpid(pid, NULL, 0) == pid ? 0 : -1;
 }
 
 static int drop_root(void **state)

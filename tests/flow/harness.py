@@ -9,6 +9,7 @@ model (Real). Each is started by one test class or test, and must end with exit 
 import http.client
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -106,7 +107,8 @@ class Daemon:
 
     program = "daemon/hearthd"
 
-    def __init__(self, model, *flags, folder=None, wait=True):
+    def __init__(self, model, *flags, folder=None, wait=True, file_bytes=None):
+        self.file_bytes = file_bytes  # no file may grow beyond (a disk that is full, for our own writes)
         self.folder = folder or tempfile.mkdtemp(prefix="hearth-")
         self.is_kept = folder is not None
         self.socket_path = os.path.join(self.folder, "s")
@@ -122,9 +124,13 @@ class Daemon:
             self.process = subprocess.Popen(
                 [program, "--model", self.model, "--socket", self.socket_path,
                  "--state-dir", os.path.join(self.folder, "state"), "--cache-dir", os.path.join(self.folder, "cache"),
-                 *self.flags], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+                 *self.flags], stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=self.limit)
         if wait:
             self.wait_ready()
+
+    def limit(self):
+        if self.file_bytes:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (self.file_bytes, self.file_bytes))
 
     def wait_ready(self):
         deadline = time.monotonic() + PATIENCE_S
@@ -263,12 +269,12 @@ class Scripted(Daemon):
 
     program = "tests/hearthd-scripted"
 
-    def __init__(self, script, *flags, folder=None, wait=True):
+    def __init__(self, script, *flags, folder=None, wait=True, file_bytes=None):
         self.own = None if folder else tempfile.mkdtemp(prefix="hearth-")
         path = os.path.join(folder or self.own, "script.json")
         with open(path, "w") as f:
             json.dump(script, f)
-        super().__init__(path, *flags, folder=folder or self.own, wait=wait)
+        super().__init__(path, *flags, folder=folder or self.own, wait=wait, file_bytes=file_bytes)
         self.is_kept = folder is not None
 
     def check_blocks(self):

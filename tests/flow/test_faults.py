@@ -68,5 +68,29 @@ class Faults(unittest.TestCase):
         self.assertLess(self.d.log().count("logits"), 8)
 
 
+class FullDisk(unittest.TestCase):
+    def test_an_answer_that_cannot_be_stored_says_so(self):
+        # The write-ahead log may not grow beyond this: at some point a message or an answer can't be written.
+        with Scripted({"default": {"pieces": ["word "] * 400}}, file_bytes=500_000) as d:
+            conversation = d.post("/v1/conversations", {})[1]["id"]
+            seen = set()
+            for i in range(60):
+                status, r = d.post("/v1/responses", {"conversation": conversation, "input": f"{i} " + "x" * 3000, "temperature": 0,
+                                                     "max_output_tokens": 400})
+                if status == 400 and r["error"]["code"] == "context_length_exceeded":
+                    conversation = d.post("/v1/conversations", {})[1].get("id", conversation)
+                    continue
+                if status == 200 and r["hearth"].get("stored") is False:
+                    self.assertTrue(r["output"][0]["content"][0]["text"].startswith("word "), "what was said stays said")
+                    seen.add("not stored")
+                elif status != 200:
+                    self.assertGreaterEqual(status, 500, r)
+                    seen.add("refused")
+                if len(seen) == 2:
+                    break
+            self.assertTrue(seen, "the limit was never met")
+            self.assertEqual(d.say([user("stateless")], max_tokens=1), "word ")
+
+
 if __name__ == "__main__":
     main()
