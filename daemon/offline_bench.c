@@ -3,8 +3,10 @@
  *
  *     hearthd bench --model FILE [-p 512] [-n 64] [-d 0] [-t threads] [-b 1] [-r 5] [--isa NAME]
  *
- * -p prompt tokens are read behind -d tokens of context, -n tokens are written, by -b sequences side by side (each with a context of its own). The ids are
- * arbitrary: speed doesn't depend on them. One warm-up, then -r repetitions; minimum, median and maximum are shown, since a shared machine has no single speed.
+ * -p prompt tokens are read behind -d tokens of context, -n tokens are written, by -b sequences
+ * side by side (each with a context of its own). The ids are
+ * arbitrary: speed doesn't depend on them. One warm-up, then -r repetitions; minimum, median and
+ * maximum are shown, since a shared machine has no single speed.
  */
 #include <getopt.h>
 #include <stdbool.h>
@@ -37,7 +39,8 @@ struct bench {
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: hearthd bench --model FILE [-p PROMPT] [-n GENERATED] [-d DEPTH] [-t THREADS] [-b BATCH] [-r REPEATS] [--isa NAME]\n");
+    fprintf(stderr, "usage: hearthd bench --model FILE [-p PROMPT] [-n GENERATED] [-d DEPTH] [-t "
+                    "THREADS] [-b BATCH] [-r REPEATS] [--isa NAME]\n");
     return 2;
 }
 
@@ -56,21 +59,41 @@ static bool number(const char *text, long min, long max, int *ret)
 
 static bool parse(int argc, char **argv, struct bench *b)
 {
-    static const struct option longs[] = {{"model", required_argument, NULL, 'm'}, {"isa", required_argument, NULL, 'i'}, {"threads", required_argument, NULL, 't'}, {0}};
+    static const struct option longs[] = {{"model", required_argument, NULL, 'm'},
+                                          {"isa", required_argument, NULL, 'i'},
+                                          {"threads", required_argument, NULL, 't'},
+                                          {0}};
     int c;
     bool ok = true;
     optind = 1;
     while (ok && (c = getopt_long(argc, argv, "m:p:n:d:t:b:r:", longs, NULL)) != -1) {
         switch (c) {
-        case 'm': b->engine.model_path = optarg; break;
-        case 'i': b->engine.isa = optarg; break;
-        case 'p': ok = number(optarg, 0, TOKENS_MAX, &b->n_prompt); break;
-        case 'n': ok = number(optarg, 0, TOKENS_MAX, &b->n_gen); break;
-        case 'd': ok = number(optarg, 0, TOKENS_MAX, &b->depth); break;
-        case 't': ok = number(optarg, 1, 256, &b->engine.n_threads); break;
-        case 'b': ok = number(optarg, 1, BATCH_MAX, &b->batch); break;
-        case 'r': ok = number(optarg, 1, REPEATS_MAX, &b->repeats); break;
-        default: ok = false;
+        case 'm':
+            b->engine.model_path = optarg;
+            break;
+        case 'i':
+            b->engine.isa = optarg;
+            break;
+        case 'p':
+            ok = number(optarg, 0, TOKENS_MAX, &b->n_prompt);
+            break;
+        case 'n':
+            ok = number(optarg, 0, TOKENS_MAX, &b->n_gen);
+            break;
+        case 'd':
+            ok = number(optarg, 0, TOKENS_MAX, &b->depth);
+            break;
+        case 't':
+            ok = number(optarg, 1, 256, &b->engine.n_threads);
+            break;
+        case 'b':
+            ok = number(optarg, 1, BATCH_MAX, &b->batch);
+            break;
+        case 'r':
+            ok = number(optarg, 1, REPEATS_MAX, &b->repeats);
+            break;
+        default:
+            ok = false;
         }
     }
     return ok && optind == argc && b->engine.model_path;
@@ -82,9 +105,11 @@ static int open_all(struct bench *b, struct err *e)
     if (r < 0)
         return r;
     b->info = engine_info(b->en);
-    const int longest = b->depth + (b->n_prompt > b->n_gen ? b->n_prompt : b->n_gen), n_blocks = longest / KV_BLOCK + 1;
+    const int longest = b->depth + (b->n_prompt > b->n_gen ? b->n_prompt : b->n_gen),
+              n_blocks = longest / KV_BLOCK + 1;
     if (longest > b->info->n_ctx_train)
-        return err_set(e, ERR_LIMIT, "%d positions: the model has %d", longest, b->info->n_ctx_train);
+        return err_set(e, ERR_LIMIT, "%d positions: the model has %d", longest,
+                       b->info->n_ctx_train);
     r = kv_pool_new(&b->info->kv, (size_t)n_blocks * (size_t)b->batch, &b->pool, e);
     b->seqs = calloc((size_t)b->batch, sizeof *b->seqs);
     b->logits = malloc((size_t)b->batch * (size_t)b->info->n_vocab * sizeof *b->logits);
@@ -119,7 +144,11 @@ static int prefill(struct bench *b, int n, struct err *e)
     for (int i = 0; r == 0 && i < b->batch; i++)
         for (int done = 0, k; r == 0 && done < n; done += k) {
             k = n - done < SLICE ? n - done : SLICE;
-            struct engine_part p = {.seq = &b->seqs[i], .ids = b->ids, .n_ids = k, .n_logits = done + k == n, .logits = b->logits};
+            struct engine_part p = {.seq = &b->seqs[i],
+                                    .ids = b->ids,
+                                    .n_ids = k,
+                                    .n_logits = done + k == n,
+                                    .logits = b->logits};
             r = engine_pass(b->en, &p, 1, NULL, e);
         }
     return r;
@@ -132,7 +161,12 @@ static int decode(struct bench *b, int n, struct err *e)
     int r = 0;
     for (int t = 0; r == 0 && t < n; t++) {
         for (int i = 0; i < b->batch; i++)
-            parts[i] = (struct engine_part){.seq = &b->seqs[i], .ids = b->ids + (t + i) % SLICE, .n_ids = 1, .n_logits = 1, .logits = b->logits + (size_t)i * (size_t)b->info->n_vocab};
+            parts[i] =
+                (struct engine_part){.seq = &b->seqs[i],
+                                     .ids = b->ids + (t + i) % SLICE,
+                                     .n_ids = 1,
+                                     .n_logits = 1,
+                                     .logits = b->logits + (size_t)i * (size_t)b->info->n_vocab};
         r = engine_pass(b->en, parts, b->batch, NULL, e);
     }
     return r;
@@ -145,7 +179,8 @@ static int by_value(const void *a, const void *b)
 }
 
 /* Measures one kind of work and prints its line. Each repetition starts at the same depth. */
-static int measure(struct bench *b, const char *name, int n, int (*work)(struct bench *, int, struct err *), struct err *e)
+static int measure(struct bench *b, const char *name, int n,
+                   int (*work)(struct bench *, int, struct err *), struct err *e)
 {
     double tps[REPEATS_MAX];
     int r = 0;
@@ -162,7 +197,8 @@ static int measure(struct bench *b, const char *name, int n, int (*work)(struct 
     if (r < 0)
         return r;
     qsort(tps, (size_t)b->repeats, sizeof *tps, by_value);
-    printf("%-10s %8d %8d %6d %10.1f %10.1f %10.1f\n", name, n, b->depth, b->batch, tps[0], tps[b->repeats / 2], tps[b->repeats - 1]);
+    printf("%-10s %8d %8d %6d %10.1f %10.1f %10.1f\n", name, n, b->depth, b->batch, tps[0],
+           tps[b->repeats / 2], tps[b->repeats - 1]);
     fflush(stdout);
     return 0;
 }
@@ -173,8 +209,10 @@ static int run(struct bench *b, struct err *e)
     if (r < 0)
         return r;
     const struct engine_info *i = b->info;
-    printf("%s, %s, %.1f M parameters, weights %.1f MB, isa %s, %d threads\n\n", i->name, i->quant, (double)i->n_params * 1e-6, (double)i->weights_bytes * 1e-6, i->isa, i->n_threads);
-    printf("%-10s %8s %8s %6s %10s %10s %10s  tokens/s\n", "work", "tokens", "depth", "batch", "min", "median", "max");
+    printf("%s, %s, %.1f M parameters, weights %.1f MB, isa %s, %d threads\n\n", i->name, i->quant,
+           (double)i->n_params * 1e-6, (double)i->weights_bytes * 1e-6, i->isa, i->n_threads);
+    printf("%-10s %8s %8s %6s %10s %10s %10s  tokens/s\n", "work", "tokens", "depth", "batch",
+           "min", "median", "max");
     r = prefill(b, b->depth, e);
     if (r == 0)
         r = measure(b, "prefill", b->n_prompt, prefill, e);

@@ -1,13 +1,17 @@
 /*
  * The forward pass: rows of all parts side by side through every layer, in fused steps on the pool.
  *
- *   embed │ norm → in │ q k v + rope + KV write │ attention │ merge → att │ o + residual │ norm → in │ gate, up, silu → ff │ down + residual │ … │ norm → in │ lm_head
+ *   embed │ norm → in │ q k v + rope + KV write │ attention │ merge → att │ o + residual │ norm →
+ *   in │ gate, up, silu → ff │ down + residual │ … │ norm → in │ lm_head
  *
- * Each │ is a barrier. A step's items are (block of rows, columns), taken from the pool's counter; an item computes its piece of the product into a buffer of its thread and
- * finishes it there while it is warm: rotation, rounding into the KV block, SiLU, quantisation, or the sum with the residual. Nothing in a step depends on how rows or columns
+ * Each │ is a barrier. A step's items are (block of rows, columns), taken from the pool's counter;
+ * an item computes its piece of the product into a buffer of its thread and
+ * finishes it there while it is warm: rotation, rounding into the KV block, SiLU, quantisation, or
+ * the sum with the residual. Nothing in a step depends on how rows or columns
  * were cut (kernels.h).
  *
- * In the last layer only rows whose logits are wanted go past the KV write; lm_head runs for them alone and writes to the callers' memory.
+ * In the last layer only rows whose logits are wanted go past the KV write; lm_head runs for them
+ * alone and writes to the callers' memory.
  */
 #include "engine/forward.h"
 
@@ -21,10 +25,12 @@
 
 /* ---- matrix steps ---- */
 
-/* A product of f->n_rows rows: `unit` groups of columns an item, `finish` takes what it computed. */
+/* A product of f->n_rows rows: `unit` groups of columns an item, `finish` takes what it computed.
+ * */
 struct product {
     struct forward *f;
-    const struct mat *w, *w2; /* w2: a second matrix of the same shape, beside the first (gate, up) */
+    const struct mat *w,
+        *w2; /* w2: a second matrix of the same shape, beside the first (gate, up) */
     const struct act *x;
     int layer;
     int unit;    /* groups of an item */
@@ -41,7 +47,8 @@ static int n_row_blocks(const struct forward *f)
     return (f->n_rows + FWD_ROWS - 1) / FWD_ROWS;
 }
 
-/* Groups of an item: large for reuse, small when there would be too few items to share evenly. `quantum`: groups that must stay together. */
+/* Groups of an item: large for reuse, small when there would be too few items to share evenly.
+ * `quantum`: groups that must stay together. */
 static void product_cut(struct product *p, int quantum)
 {
     const int n_groups = mat_n_groups(p->w), wanted = 12 * p->f->n_threads;
@@ -64,7 +71,14 @@ static struct piece piece_of(const struct product *p, int item)
 /* Computes a piece of w into y [n_rows, 16 · n_groups]. */
 static void product_run(const struct product *p, const struct mat *w, struct piece c, float *y)
 {
-    const struct gemm g = {.w = w, .group0 = c.group0, .n_groups = c.n_groups, .x = p->x, .row0 = c.row0, .n_rows = c.n_rows, .y = y, .ldy = 16 * (size_t)c.n_groups};
+    const struct gemm g = {.w = w,
+                           .group0 = c.group0,
+                           .n_groups = c.n_groups,
+                           .x = p->x,
+                           .row0 = c.row0,
+                           .n_rows = c.n_rows,
+                           .y = y,
+                           .ldy = 16 * (size_t)c.n_groups};
     p->f->k->gemm[w->layout](&g);
 }
 
@@ -75,12 +89,13 @@ static int piece_columns(const struct mat *w, struct piece c)
     return left < n ? left : n;
 }
 
-void fwd_act_write(const struct forward *f, struct act *a, int row, int col0, int n, const float *x)
+void fwd_act_write(const struct forward *f, struct act *a, struct fwd_slice s, const float *x)
 {
+    const size_t first = (size_t)s.row * (size_t)a->n_blocks + (size_t)s.col0 / 32;
     if (a->q)
-        f->k->quantize(x, n / 32, a->q + (size_t)row * 32 * (size_t)a->n_blocks + col0, a->b + (size_t)row * (size_t)a->n_blocks + col0 / 32);
+        f->k->quantize(x, s.n / 32, a->q + 32 * first, a->b + first);
     if (a->f)
-        memcpy(a->f + (size_t)row * a->ldf + col0, x, (size_t)n * sizeof *x);
+        memcpy(a->f + (size_t)s.row * a->ldf + s.col0, x, (size_t)s.n * sizeof *x);
 }
 
 /* o, down: x += y */
@@ -91,7 +106,8 @@ static void residual_item(void *ctx, int item, int thread)
     float *y = p->f->threads[thread].tile;
     product_run(p, p->w, c, y);
     for (int r = 0; r < c.n_rows; r++)
-        p->f->k->add(p->f->s.x + (size_t)(c.row0 + r) * (size_t)p->w->n_out + 16 * c.group0, y + (size_t)r * 16 * (size_t)c.n_groups, piece_columns(p->w, c));
+        p->f->k->add(p->f->s.x + (size_t)(c.row0 + r) * (size_t)p->w->n_out + 16 * c.group0,
+                     y + (size_t)r * 16 * (size_t)c.n_groups, piece_columns(p->w, c));
 }
 
 static void step_residual(struct forward *f, const struct mat *w, const struct act *x)
@@ -113,7 +129,8 @@ static void ffn_item(void *ctx, int item, int thread)
     for (int r = 0; r < c.n_rows; r++) {
         float *h = gate + r * width;
         p->f->k->silu_mul(h, up + r * width, width, h);
-        fwd_act_write(p->f, &p->f->s.ff, c.row0 + r, 16 * c.group0, width, h);
+        fwd_act_write(p->f, &p->f->s.ff,
+                      (struct fwd_slice){c.row0 + r, 16 * c.group0, width}, h);
     }
 }
 
@@ -132,7 +149,8 @@ static void head_item(void *ctx, int item, int thread)
     float *y = p->f->threads[thread].tile;
     product_run(p, p->w, c, y);
     for (int r = 0; r < c.n_rows; r++)
-        memcpy(p->f->s.rows[c.row0 + r].logits + 16 * c.group0, y + (size_t)r * 16 * (size_t)c.n_groups, (size_t)piece_columns(p->w, c) * sizeof *y);
+        memcpy(p->f->s.rows[c.row0 + r].logits + 16 * c.group0,
+               y + (size_t)r * 16 * (size_t)c.n_groups, (size_t)piece_columns(p->w, c) * sizeof *y);
 }
 
 static void step_head(struct forward *f)
@@ -152,14 +170,16 @@ static void rotate(const struct forward *f, float *x, int pos, float scale)
 }
 
 /* Rounds one head of one position to F16 and puts it into its block: K transposed, V as it is. */
-static void write_kv(const struct product *p, const struct fwd_row *row, int kv_head, int is_v, const float *x)
+static void write_kv(const struct product *p, const struct fwd_row *row, int kv_head, int is_v,
+                     const float *x)
 {
     const int dim = p->f->m->params.head_dim, i = row->pos % KV_BLOCK;
     unsigned char *block = row->seq->blocks[row->pos / KV_BLOCK]->data;
     uint16_t h[256];
     p->f->k->to_f16(x, dim, h);
     if (is_v) {
-        memcpy(block + kv_v_offset(&p->f->kv, p->layer, kv_head) + (size_t)i * (size_t)dim * 2, h, (size_t)dim * 2);
+        memcpy(block + kv_v_offset(&p->f->kv, p->layer, kv_head) + (size_t)i * (size_t)dim * 2, h,
+               (size_t)dim * 2);
         return;
     }
     uint16_t *k = (uint16_t *)(block + kv_k_offset(&p->f->kv, p->layer, kv_head)) + i;
@@ -174,9 +194,11 @@ static void qkv_item(void *ctx, int item, int thread)
     struct forward *f = p->f;
     const struct model_params *mp = &f->m->params;
     const struct model_layer *l = &f->m->layers[p->layer];
-    const int n_q = mp->n_heads, n_kv = mp->n_kv_heads, slot = item % (n_q + 2 * n_kv), is_q = slot < n_q, is_v = slot >= n_q + n_kv;
+    const int n_q = mp->n_heads, n_kv = mp->n_kv_heads, slot = item % (n_q + 2 * n_kv),
+              is_q = slot < n_q, is_v = slot >= n_q + n_kv;
     const int head = is_q ? slot : (slot - n_q) % n_kv, groups = mp->head_dim / 16;
-    struct piece c = {.row0 = item / (n_q + 2 * n_kv) * FWD_ROWS, .group0 = head * groups, .n_groups = groups};
+    struct piece c = {
+        .row0 = item / (n_q + 2 * n_kv) * FWD_ROWS, .group0 = head * groups, .n_groups = groups};
     c.n_rows = f->n_rows - c.row0 < FWD_ROWS ? f->n_rows - c.row0 : FWD_ROWS;
     float *y = f->threads[thread].tile;
     product_run(p, is_q ? &l->q : is_v ? &l->v : &l->k, c, y);
@@ -185,7 +207,9 @@ static void qkv_item(void *ctx, int item, int thread)
         if (!is_v)
             rotate(f, y, row->pos, is_q ? 1.0f / sqrtf((float)mp->head_dim) : 1);
         if (is_q)
-            memcpy(f->s.q + ((size_t)(c.row0 + r) * (size_t)n_q + (size_t)head) * (size_t)mp->head_dim, y, (size_t)mp->head_dim * sizeof *y);
+            memcpy(f->s.q +
+                       ((size_t)(c.row0 + r) * (size_t)n_q + (size_t)head) * (size_t)mp->head_dim,
+                   y, (size_t)mp->head_dim * sizeof *y);
         else
             write_kv(p, row, head, is_v, y);
     }
@@ -194,7 +218,8 @@ static void qkv_item(void *ctx, int item, int thread)
 static void step_qkv(struct forward *f, int layer)
 {
     struct product p = {.f = f, .x = &f->s.in, .layer = layer};
-    fwd_run(f, qkv_item, &p, n_row_blocks(f) * (f->m->params.n_heads + 2 * f->m->params.n_kv_heads));
+    fwd_run(f, qkv_item, &p,
+            n_row_blocks(f) * (f->m->params.n_heads + 2 * f->m->params.n_kv_heads));
 }
 
 /* ---- row steps ---- */
@@ -211,10 +236,12 @@ static void norm_item(void *ctx, int item, int thread)
 {
     const struct row_step *st = ctx;
     struct forward *f = st->f;
-    const int n = f->m->params.n_embd, end = (item + 1) * ROWS_PER_ITEM < f->n_rows ? (item + 1) * ROWS_PER_ITEM : f->n_rows;
+    const int n = f->m->params.n_embd,
+              end = (item + 1) * ROWS_PER_ITEM < f->n_rows ? (item + 1) * ROWS_PER_ITEM : f->n_rows;
     for (int r = item * ROWS_PER_ITEM; r < end; r++) {
-        f->k->rms_norm(f->s.x + (size_t)r * (size_t)n, st->weight, n, f->m->params.rms_eps, f->threads[thread].row);
-        fwd_act_write(f, &f->s.in, r, 0, n, f->threads[thread].row);
+        f->k->rms_norm(f->s.x + (size_t)r * (size_t)n, st->weight, n, f->m->params.rms_eps,
+                       f->threads[thread].row);
+        fwd_act_write(f, &f->s.in, (struct fwd_slice){r, 0, n}, f->threads[thread].row);
     }
 }
 
@@ -237,24 +264,28 @@ static void plan_rows(struct forward *f, const struct engine_part *parts, int n_
             const int from_end = p->n_ids - k; /* 1: the last */
             f->s.rows[row] = (struct fwd_row){.seq = p->seq, .pos = p->seq->n_tokens + k};
             if (from_end <= p->n_logits)
-                f->s.rows[row].logits = p->logits + (size_t)(p->n_logits - from_end) * (size_t)n_vocab;
+                f->s.rows[row].logits =
+                    p->logits + (size_t)(p->n_logits - from_end) * (size_t)n_vocab;
             mat_row(&f->m->embd, p->ids[k], f->s.x + (size_t)row * (size_t)n_embd);
         }
     }
     f->n_rows = row;
 }
 
-/* Keeps only rows whose logits are wanted (rows move down, never up). False: there is nothing left to do. */
+/* Keeps only rows whose logits are wanted (rows move down, never up). False: there is nothing left
+ * to do. */
 static int keep_wanted(struct forward *f)
 {
-    const size_t n_embd = (size_t)f->m->params.n_embd, n_q = (size_t)f->m->params.n_heads * (size_t)f->m->params.head_dim;
+    const size_t n_embd = (size_t)f->m->params.n_embd,
+                 n_q = (size_t)f->m->params.n_heads * (size_t)f->m->params.head_dim;
     int n = 0;
     for (int r = 0; r < f->n_rows; r++) {
         if (!f->s.rows[r].logits)
             continue;
         if (n != r) {
             f->s.rows[n] = f->s.rows[r];
-            memcpy(f->s.x + (size_t)n * n_embd, f->s.x + (size_t)r * n_embd, n_embd * sizeof(float));
+            memcpy(f->s.x + (size_t)n * n_embd, f->s.x + (size_t)r * n_embd,
+                   n_embd * sizeof(float));
             memcpy(f->s.q + (size_t)n * n_q, f->s.q + (size_t)r * n_q, n_q * sizeof(float));
         }
         n++;
@@ -312,7 +343,8 @@ static void *carve(struct carve *c, size_t n, size_t size)
 static void carve_act(struct carve *c, struct act *a, int n_in, int wants, int rows)
 {
     const size_t n = (size_t)rows;
-    *a = (struct act){.n_in = n_in, .n_blocks = (n_in + 31) / 32, .ldf = fwd_round((size_t)n_in, 16)};
+    *a = (struct act){
+        .n_in = n_in, .n_blocks = (n_in + 31) / 32, .ldf = fwd_round((size_t)n_in, 16)};
     if (wants & 1) {
         a->q = carve(c, n * (size_t)a->n_blocks, 32);
         a->b = carve(c, n * (size_t)a->n_blocks, sizeof *a->b);
@@ -401,13 +433,19 @@ static int check_shape(const struct model_params *p, const struct kv_shape *kv, 
     if (kv->type != KV_F16)
         return err_set(e, ERR_UNSUPPORTED, "KV type: only f16 is supported");
     if (p->head_dim % 16 != 0 || p->head_dim < 16 || p->head_dim > 256)
-        return err_set(e, ERR_UNSUPPORTED, "head dimension %d: must be a multiple of 16 up to 256", p->head_dim);
+        return err_set(e, ERR_UNSUPPORTED, "head dimension %d: must be a multiple of 16 up to 256",
+                       p->head_dim);
     if (p->n_kv_heads < 1 || p->n_heads % p->n_kv_heads != 0)
-        return err_set(e, ERR_UNSUPPORTED, "%d heads on %d KV heads: must be a multiple", p->n_heads, p->n_kv_heads);
+        return err_set(e, ERR_UNSUPPORTED, "%d heads on %d KV heads: must be a multiple",
+                       p->n_heads, p->n_kv_heads);
     if (p->n_rot < 0 || p->n_rot > p->head_dim || p->n_rot % 2 != 0)
-        return err_set(e, ERR_UNSUPPORTED, "%d rotated dimensions: must be even and at most %d", p->n_rot, p->head_dim);
-    if (kv->n_layers != p->n_layers || kv->n_kv_heads != p->n_kv_heads || kv->head_dim != p->head_dim)
-        return err_set(e, ERR_INVAL, "KV shape %d × %d × %d is not the model's, %d × %d × %d", kv->n_layers, kv->n_kv_heads, kv->head_dim, p->n_layers, p->n_kv_heads, p->head_dim);
+        return err_set(e, ERR_UNSUPPORTED, "%d rotated dimensions: must be even and at most %d",
+                       p->n_rot, p->head_dim);
+    if (kv->n_layers != p->n_layers || kv->n_kv_heads != p->n_kv_heads ||
+        kv->head_dim != p->head_dim)
+        return err_set(e, ERR_INVAL, "KV shape %d × %d × %d is not the model's, %d × %d × %d",
+                       kv->n_layers, kv->n_kv_heads, kv->head_dim, p->n_layers, p->n_kv_heads,
+                       p->head_dim);
     return 0;
 }
 
@@ -426,7 +464,8 @@ int forward_set_threads(struct forward *f, int n_threads, struct err *e)
     if (!c.base) {
         free(t);
         pool_free(pool);
-        return err_set(e, ERR_NOMEM, "no memory for %d threads' scratch: %zu bytes", n_threads, c.used);
+        return err_set(e, ERR_NOMEM, "no memory for %d threads' scratch: %zu bytes", n_threads,
+                       c.used);
     }
     c.used = 0;
     carve_threads(&c, f, t, n_threads);
@@ -445,7 +484,8 @@ int forward_set_isa(struct forward *f, const char *isa, struct err *e)
     return kernels_find(isa, &f->k, e);
 }
 
-int forward_new(const struct model *m, const struct kv_shape *kv, int n_threads, const char *isa, struct forward **ret, struct err *e)
+int forward_new(const struct model *m, const struct kv_shape *kv, int n_threads, const char *isa,
+                struct forward **ret, struct err *e)
 {
     int r = check_shape(&m->params, kv, e);
     if (r < 0)
@@ -496,15 +536,18 @@ uint64_t forward_progress(const struct forward *f)
     return atomic_load_explicit(&f->progress, memory_order_relaxed);
 }
 
-/* An abandoned pass has written past the committed lengths; masked positions are multiplied by zero, so they must be finite. */
+/* An abandoned pass has written past the committed lengths; masked positions are multiplied by
+ * zero, so they must be finite. */
 static void clean_up(const struct engine_part *p)
 {
-    const int first = p->seq->n_tokens / KV_BLOCK, last = (p->seq->n_tokens + p->n_ids - 1) / KV_BLOCK;
+    const int first = p->seq->n_tokens / KV_BLOCK,
+              last = (p->seq->n_tokens + p->n_ids - 1) / KV_BLOCK;
     for (int i = first; i <= last; i++)
         kv_block_zero_from(p->seq->blocks[i], i == first ? p->seq->n_tokens % KV_BLOCK : 0);
 }
 
-static int check_parts(const struct forward *f, const struct engine_part *parts, int n_parts, int *ret_rows, struct err *e)
+static int check_parts(const struct forward *f, const struct engine_part *parts, int n_parts,
+                       int *ret_rows, struct err *e)
 {
     int64_t rows = 0;
     for (int i = 0; i < n_parts; i++) {
@@ -512,18 +555,22 @@ static int check_parts(const struct forward *f, const struct engine_part *parts,
         const int64_t end = (int64_t)p->seq->n_tokens + p->n_ids;
         assert(p->n_ids >= 1 && p->n_logits >= 0 && p->n_logits <= p->n_ids);
         if (end > f->m->params.n_ctx_train)
-            return err_set(e, ERR_LIMIT, "%lld positions: the model has %d", (long long)end, f->m->params.n_ctx_train);
+            return err_set(e, ERR_LIMIT, "%lld positions: the model has %d", (long long)end,
+                           f->m->params.n_ctx_train);
         if (end > kv_seq_capacity(p->seq))
-            return err_set(e, ERR_INVAL, "%lld positions: the sequence has blocks for %d", (long long)end, kv_seq_capacity(p->seq));
+            return err_set(e, ERR_INVAL, "%lld positions: the sequence has blocks for %d",
+                           (long long)end, kv_seq_capacity(p->seq));
         rows += p->n_ids;
     }
     if (rows > INT_MAX / 16)
-        return err_set(e, ERR_LIMIT, "%lld rows in one pass: at most %d", (long long)rows, INT_MAX / 16);
+        return err_set(e, ERR_LIMIT, "%lld rows in one pass: at most %d", (long long)rows,
+                       INT_MAX / 16);
     *ret_rows = (int)rows;
     return 0;
 }
 
-int forward_pass(struct forward *f, struct engine_part *parts, int n_parts, const atomic_int *abort, struct err *e)
+int forward_pass(struct forward *f, struct engine_part *parts, int n_parts, const atomic_int *abort,
+                 struct err *e)
 {
     int rows = 0;
     int r = check_parts(f, parts, n_parts, &rows, e);

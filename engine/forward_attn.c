@@ -1,10 +1,13 @@
 /*
  * Attention's plan and steps.
  *
- * The rule (kernels.h, 5): spans of 256 positions, each from an empty state, merged in ascending order. Who does which span is free, and decided here for each tile of rows:
+ * The rule (kernels.h, 5): spans of 256 positions, each from an empty state, merged in ascending
+ * order. Who does which span is free, and decided here for each tile of rows:
  *
- *   many rows (prefill)     one item = (tile, KV head), all its spans one after the other, merged as they come: no scratch
- *   few rows, many spans    one item = (tile, KV head, span); states are kept, and merged in a second step: a single decoding row still uses all threads
+ *   many rows (prefill)     one item = (tile, KV head), all its spans one after the other, merged
+ *   as they come: no scratch
+ *   few rows, many spans    one item = (tile, KV head, span); states are kept, and merged in a
+ *   second step: a single decoding row still uses all threads
  *
  * Both make the same operations in the same order for each query.
  */
@@ -55,7 +58,8 @@ static size_t plan_run(struct forward *f, int row0, int end, size_t n_states)
     const int g = n_shared(f), per_tile = g >= FWD_QUERIES ? 1 : FWD_QUERIES / g;
     for (int r = row0; r < end; r += per_tile) {
         struct fwd_tile *t = &s->tiles[s->n_tiles++];
-        *t = (struct fwd_tile){.row0 = r, .n_rows = end - r < per_tile ? end - r : per_tile, .state0 = -1};
+        *t = (struct fwd_tile){
+            .row0 = r, .n_rows = end - r < per_tile ? end - r : per_tile, .state0 = -1};
         t->n_spans = s->rows[r + t->n_rows - 1].pos / (KV_BLOCK * KV_SPAN) + 1;
         /* A run that is one tile has too few items to share, unless they are split by spans. */
         if (end - row0 <= per_tile && t->n_spans > 1) {
@@ -89,7 +93,8 @@ int fwd_attn_plan(struct forward *f, struct err *e)
     for (int i = s->n_tiles - 1; i >= 0; i--)
         for (int h = 0; h < f->m->params.n_kv_heads; h++)
             for (int span = 0; span < (s->tiles[i].state0 >= 0 ? s->tiles[i].n_spans : 1); span++)
-                s->items[s->n_items++] = (struct fwd_attn_item){i, h, s->tiles[i].state0 >= 0 ? span : -1};
+                s->items[s->n_items++] =
+                    (struct fwd_attn_item){i, h, s->tiles[i].state0 >= 0 ? span : -1};
     return 0;
 }
 
@@ -99,7 +104,8 @@ struct attn_step {
 };
 
 /* Fills in what the kernel needs for one span of a tile; the state arrays are the caller's. */
-static void run_span(const struct attn_step *st, const struct fwd_tile *t, int kv_head, int span, struct attn_span *a)
+static void run_span(const struct attn_step *st, const struct fwd_tile *t, int kv_head, int span,
+                     struct attn_span *a)
 {
     const struct forward *f = st->f;
     const struct fwd_row *last = &f->s.rows[t->row0 + t->n_rows - 1];
@@ -115,12 +121,16 @@ static void run_span(const struct attn_step *st, const struct fwd_tile *t, int k
 }
 
 /* Copies the tile's queries of one KV head side by side. */
-static void gather(const struct forward *f, const struct fwd_tile *t, int kv_head, struct fwd_thread *th)
+static void gather(const struct forward *f, const struct fwd_tile *t, int kv_head,
+                   struct fwd_thread *th)
 {
     const int g = n_shared(f);
-    const size_t width = (size_t)g * (size_t)f->m->params.head_dim, ld = (size_t)f->m->params.n_heads * (size_t)f->m->params.head_dim;
+    const size_t width = (size_t)g * (size_t)f->m->params.head_dim,
+                 ld = (size_t)f->m->params.n_heads * (size_t)f->m->params.head_dim;
     for (int r = 0; r < t->n_rows; r++) {
-        memcpy(th->q + (size_t)r * width, f->s.q + (size_t)(t->row0 + r) * ld + (size_t)kv_head * width, width * sizeof(float));
+        memcpy(th->q + (size_t)r * width,
+               f->s.q + (size_t)(t->row0 + r) * ld + (size_t)kv_head * width,
+               width * sizeof(float));
         for (int h = 0; h < g; h++)
             th->pos[r * g + h] = f->s.rows[t->row0 + r].pos;
     }
@@ -133,7 +143,8 @@ static void merge_tile(const struct forward *f, struct fwd_thread *th, const str
     for (int i = 0; i < a->n_q; i++) {
         const float ml[2] = {th->m2[i], th->l2[i]};
         if (a->pos[i] >= a->pos0)
-            f->k->attn_merge(&th->m[i], &th->l[i], th->acc + (size_t)i * (size_t)dim, ml, th->acc2 + (size_t)i * (size_t)dim, dim);
+            f->k->attn_merge(&th->m[i], &th->l[i], th->acc + (size_t)i * (size_t)dim, ml,
+                             th->acc2 + (size_t)i * (size_t)dim, dim);
     }
 }
 
@@ -147,9 +158,11 @@ static void attn_item(void *ctx, int item, int thread)
     const struct fwd_tile *t = &f->s.tiles[it->tile];
     const int g = n_shared(f), dim = f->m->params.head_dim, n_q = t->n_rows * g;
     gather(f, t, it->kv_head, th);
-    struct attn_span a = {.head_dim = dim, .n_q = n_q, .q = th->q, .pos = th->pos, .scratch = th->expanded};
+    struct attn_span a = {
+        .head_dim = dim, .n_q = n_q, .q = th->q, .pos = th->pos, .scratch = th->expanded};
     if (it->span >= 0) {
-        const size_t i = (size_t)t->state0 + (size_t)(it->span * f->m->params.n_kv_heads + it->kv_head) * (size_t)n_q;
+        const size_t i = (size_t)t->state0 +
+                         (size_t)(it->span * f->m->params.n_kv_heads + it->kv_head) * (size_t)n_q;
         a.m = f->s.state_m + i, a.l = f->s.state_l + i, a.acc = f->s.state_acc + i * (size_t)dim;
         run_span(st, t, it->kv_head, it->span, &a);
         return;
@@ -160,22 +173,29 @@ static void attn_item(void *ctx, int item, int thread)
         if (span)
             merge_tile(f, th, &a);
     }
-    float *out = f->s.q + (size_t)t->row0 * (size_t)(f->m->params.n_heads * dim) + (size_t)(it->kv_head * g * dim);
+    float *out = f->s.q + (size_t)t->row0 * (size_t)(f->m->params.n_heads * dim) +
+                 (size_t)(it->kv_head * g * dim);
     for (int r = 0; r < t->n_rows; r++)
         for (int h = 0; h < g; h++)
-            f->k->attn_finish(th->l[r * g + h], th->acc + (size_t)(r * g + h) * (size_t)dim, dim, out + (size_t)r * (size_t)(f->m->params.n_heads * dim) + (size_t)(h * dim));
+            f->k->attn_finish(th->l[r * g + h], th->acc + (size_t)(r * g + h) * (size_t)dim, dim,
+                              out + (size_t)r * (size_t)(f->m->params.n_heads * dim) +
+                                  (size_t)(h * dim));
 }
 
 /* A row of a split tile: its heads' spans in ascending order. */
 static void merge_row(struct forward *f, const struct fwd_tile *t, int row, struct fwd_thread *th)
 {
-    const int g = n_shared(f), dim = f->m->params.head_dim, n_heads = f->m->params.n_heads, n_kv = f->m->params.n_kv_heads;
+    const int g = n_shared(f), dim = f->m->params.head_dim, n_heads = f->m->params.n_heads,
+              n_kv = f->m->params.n_kv_heads;
     const int n_spans = f->s.rows[row].pos / (KV_BLOCK * KV_SPAN) + 1;
     for (int h = 0; h < n_heads; h++) {
         float m = 0, l = 0;
         for (int span = 0; span < n_spans; span++) {
-            const size_t i = (size_t)t->state0 + (size_t)(span * n_kv + h / g) * (size_t)(t->n_rows * g) + (size_t)((row - t->row0) * g + h % g);
-            const float *acc = f->s.state_acc + i * (size_t)dim, ml[2] = {f->s.state_m[i], f->s.state_l[i]};
+            const size_t i = (size_t)t->state0 +
+                             (size_t)(span * n_kv + h / g) * (size_t)(t->n_rows * g) +
+                             (size_t)((row - t->row0) * g + h % g);
+            const float *acc = f->s.state_acc + i * (size_t)dim,
+                        ml[2] = {f->s.state_m[i], f->s.state_l[i]};
             if (span == 0) {
                 m = ml[0], l = ml[1];
                 memcpy(th->acc, acc, (size_t)dim * sizeof *acc);
@@ -183,7 +203,8 @@ static void merge_row(struct forward *f, const struct fwd_tile *t, int row, stru
                 f->k->attn_merge(&m, &l, th->acc, ml, acc, dim);
             }
         }
-        f->k->attn_finish(l, th->acc, dim, f->s.q + (size_t)row * (size_t)(n_heads * dim) + (size_t)(h * dim));
+        f->k->attn_finish(l, th->acc, dim,
+                          f->s.q + (size_t)row * (size_t)(n_heads * dim) + (size_t)(h * dim));
     }
 }
 
@@ -196,7 +217,8 @@ static void finish_item(void *ctx, int item, int thread)
     for (int row = t->row0; row < t->row0 + t->n_rows; row++) {
         if (t->state0 >= 0)
             merge_row(f, t, row, &f->threads[thread]);
-        fwd_act_write(f, &f->s.att, row, 0, width, f->s.q + (size_t)row * (size_t)width);
+        fwd_act_write(f, &f->s.att, (struct fwd_slice){row, 0, width},
+                      f->s.q + (size_t)row * (size_t)width);
     }
 }
 

@@ -36,13 +36,13 @@ struct fwd_attn_item {
 
 /* What each thread writes to while it works on an item. */
 struct fwd_thread {
-    float *tile;   /* results of a matrix product: [FWD_ROWS, …] */
-    float *row;    /* one row of any width */
-    float *q;      /* [queries, head_dim] */
-    float *acc, *acc2; /* [queries, head_dim] */
+    float *tile;            /* results of a matrix product: [FWD_ROWS, …] */
+    float *row;             /* one row of any width */
+    float *q;               /* [queries, head_dim] */
+    float *acc, *acc2;      /* [queries, head_dim] */
     float *m, *l, *m2, *l2; /* [queries] */
-    float *expanded; /* [64, head_dim] */
-    int *pos;      /* [queries] */
+    float *expanded;        /* [64, head_dim] */
+    int *pos;               /* [queries] */
 };
 
 /* Large scratch: grows with the number of rows, and is kept. */
@@ -73,7 +73,7 @@ struct forward {
     void *thread_memory;
     int tile_queries; /* capacity of a thread's q */
     struct fwd_scratch s;
-    int n_rows;       /* of the running pass, or what is left of it in the last layer */
+    int n_rows; /* of the running pass, or what is left of it in the last layer */
     atomic_uint_fast64_t progress;
 };
 
@@ -92,9 +92,11 @@ static inline void fwd_run(struct forward *f, pool_fn fn, void *ctx, int n_items
 int fwd_attn_plan(struct forward *f, struct err *e) MUST_USE;
 /* Attention of a layer for all rows: f->s.q → f->s.q, and into f->s.att for the matrix `o`. */
 void fwd_attn(struct forward *f, int layer);
-/* Writes a finished row into an act as the matrices want it; col0 and n multiples of 32 when
- * quantised. */
-void fwd_act_write(const struct forward *f, struct act *a, int row, int col0, int n,
-                   const float *x);
+/* Columns [col0, col0 + n) of a row; multiples of 32 when they are to be quantised. */
+struct fwd_slice {
+    int row, col0, n;
+};
+/* Writes a slice of a finished row into an act as the matrices want it. */
+void fwd_act_write(const struct forward *f, struct act *a, struct fwd_slice s, const float *x);
 
 #endif

@@ -1,6 +1,8 @@
 /*
- * The numerics probe: a fixed pseudo-random input through every kernel, and the hash of the output bits. By the rules of kernels.h it is the same on every CPU and
- * instruction set; should a compiler or libm ever break one of them, KV blocks made before are another model's.
+ * The numerics probe: a fixed pseudo-random input through every kernel, and the hash of the output
+ * bits. By the rules of kernels.h it is the same on every CPU and
+ * instruction set; should a compiler or libm ever break one of them, KV blocks made before are
+ * another model's.
  */
 #include <string.h>
 
@@ -29,7 +31,8 @@ static void probe_products(struct probe *p)
     static _Thread_local float x[PROBE_ROWS * PROBE_IN], y[PROBE_ROWS * PROBE_OUT];
     static _Thread_local int8_t q[PROBE_ROWS * PROBE_IN];
     static _Thread_local struct act_block b[PROBE_ROWS * PROBE_IN / 32];
-    struct act a = {.n_in = PROBE_IN, .n_blocks = PROBE_IN / 32, .ldf = PROBE_IN, .q = q, .b = b, .f = x};
+    struct act a = {
+        .n_in = PROBE_IN, .n_blocks = PROBE_IN / 32, .ldf = PROBE_IN, .q = q, .b = b, .f = x};
     fill(&p->seed, x, PROBE_ROWS * PROBE_IN);
     p->k->quantize(x, PROBE_ROWS * PROBE_IN / 32, q, b);
     hash_add(&p->h, q, sizeof q);
@@ -38,7 +41,12 @@ static void probe_products(struct probe *p)
         struct mat w;
         if (mat_random(layout, PROBE_OUT, PROBE_IN, 7 + (uint64_t)layout, &w) < 0)
             continue; /* out of memory: the fingerprint is another one, and everything a miss */
-        p->k->gemm[layout](&(struct gemm){.w = &w, .n_groups = PROBE_OUT / 16, .x = &a, .n_rows = PROBE_ROWS, .y = y, .ldy = PROBE_OUT});
+        p->k->gemm[layout](&(struct gemm){.w = &w,
+                                          .n_groups = PROBE_OUT / 16,
+                                          .x = &a,
+                                          .n_rows = PROBE_ROWS,
+                                          .y = y,
+                                          .ldy = PROBE_OUT});
         hash_add(&p->h, y, sizeof y);
         mat_done(&w);
     }
@@ -69,7 +77,8 @@ static void probe_attention(struct probe *p)
 {
     static _Thread_local uint16_t kv[2][64 * PROBE_DIM];
     static _Thread_local float values[64 * PROBE_DIM], expanded[64 * PROBE_DIM];
-    float q[PROBE_QUERIES * PROBE_DIM], acc[PROBE_QUERIES * PROBE_DIM], out[PROBE_DIM], m[PROBE_QUERIES], l[PROBE_QUERIES];
+    float q[PROBE_QUERIES * PROBE_DIM], acc[PROBE_QUERIES * PROBE_DIM], out[PROBE_DIM],
+        m[PROBE_QUERIES], l[PROBE_QUERIES];
     const unsigned char *blocks[2] = {(const unsigned char *)kv[0], (const unsigned char *)kv[1]};
     const int pos[PROBE_QUERIES] = {40, 41, 42, 43, 44};
     for (int i = 0; i < 2; i++) {
@@ -77,7 +86,16 @@ static void probe_attention(struct probe *p)
         p->k->to_f16(values, 64 * PROBE_DIM, kv[i]);
     }
     fill(&p->seed, q, PROBE_QUERIES * PROBE_DIM);
-    p->k->attn_span(&(struct attn_span){.head_dim = PROBE_DIM, .n_q = PROBE_QUERIES, .q = q, .pos = pos, .n_blocks = 2, .kv = blocks, .m = m, .l = l, .acc = acc, .scratch = expanded});
+    p->k->attn_span(&(struct attn_span){.head_dim = PROBE_DIM,
+                                        .n_q = PROBE_QUERIES,
+                                        .q = q,
+                                        .pos = pos,
+                                        .n_blocks = 2,
+                                        .kv = blocks,
+                                        .m = m,
+                                        .l = l,
+                                        .acc = acc,
+                                        .scratch = expanded});
     p->k->attn_merge(&m[0], &l[0], acc, (float[2]){m[1], l[1]}, acc + PROBE_DIM, PROBE_DIM);
     p->k->attn_finish(l[0], acc, PROBE_DIM, out);
     hash_add(&p->h, acc, sizeof acc);

@@ -69,22 +69,40 @@ V_FN void strip_run(const struct strip *s, const int rows, const int wide, const
 }
 
 /* Picks the inlined variant. */
-#define STRIP_CASES(is_f16, from_y, wide)                  \
-    do {                                                   \
-        if (rows == 3)                                     \
-            strip_run(s, 3, wide, is_f16, from_y);         \
-        else if (rows == 2)                                \
-            strip_run(s, 2, wide, is_f16, from_y);         \
-        else                                               \
-            strip_run(s, 1, wide, is_f16, from_y);         \
+#define STRIP_CASES(is_f16, from_y, wide)                                                          \
+    do {                                                                                           \
+        if (rows == 3)                                                                             \
+            strip_run(s, 3, wide, is_f16, from_y);                                                 \
+        else if (rows == 2)                                                                        \
+            strip_run(s, 2, wide, is_f16, from_y);                                                 \
+        else                                                                                       \
+            strip_run(s, 1, wide, is_f16, from_y);                                                 \
     } while (0)
 
-static void strip_scores_f16(const struct strip *s, int rows) { STRIP_CASES(1, 0, 2); }
-static void strip_scores_f32(const struct strip *s, int rows) { STRIP_CASES(0, 0, 2); }
-static void strip_values_f16(const struct strip *s, int rows) { STRIP_CASES(1, 1, 2); }
-static void strip_values_f32(const struct strip *s, int rows) { STRIP_CASES(0, 1, 2); }
-static void strip_half_f16(const struct strip *s, int rows) { STRIP_CASES(1, 1, 1); }
-static void strip_half_f32(const struct strip *s, int rows) { STRIP_CASES(0, 1, 1); }
+static void strip_scores_f16(const struct strip *s, int rows)
+{
+    STRIP_CASES(1, 0, 2);
+}
+static void strip_scores_f32(const struct strip *s, int rows)
+{
+    STRIP_CASES(0, 0, 2);
+}
+static void strip_values_f16(const struct strip *s, int rows)
+{
+    STRIP_CASES(1, 1, 2);
+}
+static void strip_values_f32(const struct strip *s, int rows)
+{
+    STRIP_CASES(0, 1, 2);
+}
+static void strip_half_f16(const struct strip *s, int rows)
+{
+    STRIP_CASES(1, 1, 1);
+}
+static void strip_half_f32(const struct strip *s, int rows)
+{
+    STRIP_CASES(0, 1, 1);
+}
 
 /* One block as the strips read it: F16 where it lies, or F32 once expanded for many queries. */
 struct attn_block {

@@ -21,7 +21,8 @@ static int has_avx2(void)
 {
 #if defined(__x86_64__)
     unsigned a, b, c, d; /* F16C by hand: clang 14 doesn't know it by name */
-    return has_fma() && __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+    return has_fma() && __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) &&
+           (c & bit_F16C);
 #else
     return 0;
 #endif
@@ -44,7 +45,8 @@ int kernels_find(const char *name, const struct kernels **ret, struct err *e)
 }
 
 #if defined(__x86_64__)
-/* All exceptions masked, to nearest, subnormals neither flushed nor taken as zero. A library linked with fast-math may have set it otherwise. */
+/* All exceptions masked, to nearest, subnormals neither flushed nor taken as zero. A library linked
+ * with fast-math may have set it otherwise. */
 #define MXCSR_DEFAULT 0x1f80u
 
 uint32_t numerics_enter(void)

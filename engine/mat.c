@@ -1,8 +1,10 @@
 /*
- * Packing: GGML's rows of blocks become groups of 16 columns (the layouts are drawn in mat.h), losslessly: every packed weight dequantises to the very float that the file's
+ * Packing: GGML's rows of blocks become groups of 16 columns (the layouts are drawn in mat.h),
+ * losslessly: every packed weight dequantises to the very float that the file's
  * type defines. Nothing is requantised; types that share an arithmetic share a layout.
  *
- *   file:    row 0: [block][block]…            packed:  group 0: [block of rows 0–15][block of rows 0–15]…
+ *   file:    row 0: [block][block]…            packed:  group 0: [block of rows 0–15][block of rows
+ *   0–15]…
  *            row 1: [block][block]…                     group 1: …
  *
  * Rows past n_out in the last group are zero and give zero.
@@ -20,18 +22,18 @@
 
 /* One block of 32 weights (or 8 of a super-block), taken out of the file's bits. */
 struct block32 {
-    uint8_t q[32];  /* unsigned 4 bits, or signed 8 as bytes */
-    uint8_t s[2];   /* scale and minimum of U4_K and S8_K; the two scales of S8_K16 */
+    uint8_t q[32]; /* unsigned 4 bits, or signed 8 as bytes */
+    uint8_t s[2];  /* scale and minimum of U4_K and S8_K; the two scales of S8_K16 */
 };
 
 struct unpacker {
     uint32_t quant_id;
     int layout;
-    int n_values;   /* of a file block: 32 or 256 (float types: 1) */
+    int n_values; /* of a file block: 32 or 256 (float types: 1) */
     int n_bytes;
-    int head_bytes; /* packed: before each file block's quants, 16 columns of it */
-    int sub_bytes;  /* packed: before each 32's quants */
-    int quant_bytes; /* packed: 16 columns × 32 */
+    int head_bytes;         /* packed: before each file block's quants, 16 columns of it */
+    int sub_bytes;          /* packed: before each 32's quants */
+    int quant_bytes;        /* packed: 16 columns × 32 */
     int d_offset, m_offset; /* of the F16 scale and minimum in the file block; m −1: none */
     /* Block i of 32 within the file block. */
     void (*unpack)(const uint8_t *block, int i, struct block32 *ret);
@@ -60,7 +62,8 @@ static void unpack_q4_1(const uint8_t *b, int i, struct block32 *ret)
 /* The fifth bits lie in a little-endian word; `bias` makes them signed. */
 static void unpack_fives(const uint8_t *qh, const uint8_t *qs, int bias, uint8_t q[32])
 {
-    uint32_t high = (uint32_t)qh[0] | (uint32_t)qh[1] << 8 | (uint32_t)qh[2] << 16 | (uint32_t)qh[3] << 24;
+    uint32_t high =
+        (uint32_t)qh[0] | (uint32_t)qh[1] << 8 | (uint32_t)qh[2] << 16 | (uint32_t)qh[3] << 24;
     unpack_nibbles(qs, q);
     for (int i = 0; i < 32; i++)
         q[i] = (uint8_t)((int)(q[i] | (high >> i & 1) << 4) - bias);
@@ -86,7 +89,8 @@ static void unpack_q8_0(const uint8_t *b, int i, struct block32 *ret)
 
 static void unpack_iq4_nl(const uint8_t *b, int i, struct block32 *ret)
 {
-    static const int8_t values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+    static const int8_t values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                      1,    13,   25,  38,  53,  69,  89,  113};
     (void)i;
     unpack_nibbles(b + 2, ret->q);
     for (int k = 0; k < 32; k++)
@@ -123,7 +127,8 @@ static void unpack_q5_k(const uint8_t *b, int i, struct block32 *ret)
 
 static void unpack_q6_k(const uint8_t *b, int i, struct block32 *ret)
 {
-    /* Halves of 128; in each, 32 low nibbles of parts 0 and 1, the same bytes' high nibbles for 2 and 3. */
+    /* Halves of 128; in each, 32 low nibbles of parts 0 and 1, the same bytes' high nibbles for 2
+     * and 3. */
     const int half = i / 4, part = i % 4;
     const uint8_t *ql = b + 64 * half + 32 * (part & 1), *qh = b + 128 + 32 * half;
     for (int k = 0; k < 32; k++) {
@@ -185,26 +190,36 @@ static int mat_plan(const struct mat_source *s, struct mat *ret, struct err *e)
     if (!u) {
         const struct quant_type *t = quant_type(s->quant_id);
         if (t)
-            return err_set(e, ERR_UNSUPPORTED, "tensor type %s: matrices of it are not supported", t->name);
+            return err_set(e, ERR_UNSUPPORTED, "tensor type %s: matrices of it are not supported",
+                           t->name);
         return err_set(e, ERR_UNSUPPORTED, "tensor type %u: unknown", (unsigned)s->quant_id);
     }
     if (s->n_out < 1 || s->n_in < 1 || s->n_out > INT_MAX / 2 || s->n_in > INT_MAX / 2)
-        return err_set(e, ERR_LIMIT, "matrix of %lld × %lld: each must be 1 … %d", (long long)s->n_out, (long long)s->n_in, INT_MAX / 2);
+        return err_set(e, ERR_LIMIT, "matrix of %lld × %lld: each must be 1 … %d",
+                       (long long)s->n_out, (long long)s->n_in, INT_MAX / 2);
     if (s->n_in % u->n_values != 0)
-        return err_set(e, ERR_CORRUPT, "matrix with rows of %lld: not a multiple of its type's block, %d", (long long)s->n_in, u->n_values);
+        return err_set(e, ERR_CORRUPT,
+                       "matrix with rows of %lld: not a multiple of its type's block, %d",
+                       (long long)s->n_in, u->n_values);
     size_t group = (size_t)(s->n_in / u->n_values) * packed_block_bytes(u); /* < 2^31 · 64 */
     size_t n;
     group = (group + 63) / 64 * 64;
     if (__builtin_mul_overflow(group, (size_t)(s->n_out + 15) / 16, &n) || n > SIZE_MAX / 2)
-        return err_set(e, ERR_LIMIT, "matrix of %lld × %lld: too large", (long long)s->n_out, (long long)s->n_in);
-    *ret = (struct mat){.n_out = (int)s->n_out, .n_in = (int)s->n_in, .layout = u->layout, .n_bytes = n, .group_bytes = group};
+        return err_set(e, ERR_LIMIT, "matrix of %lld × %lld: too large", (long long)s->n_out,
+                       (long long)s->n_in);
+    *ret = (struct mat){.n_out = (int)s->n_out,
+                        .n_in = (int)s->n_in,
+                        .layout = u->layout,
+                        .n_bytes = n,
+                        .group_bytes = group};
     return 0;
 }
 
 int mat_size(uint32_t quant_id, int64_t n_out, int64_t n_in, size_t *ret, struct err *e)
 {
     struct mat m;
-    int r = mat_plan(&(struct mat_source){.quant_id = quant_id, .n_out = n_out, .n_in = n_in}, &m, e);
+    int r =
+        mat_plan(&(struct mat_source){.quant_id = quant_id, .n_out = n_out, .n_in = n_in}, &m, e);
     if (r == 0)
         *ret = m.n_bytes;
     return r;
@@ -228,7 +243,8 @@ static void pack_s8(uint8_t *dst, int column, const uint8_t q[32])
 }
 
 /* One row of the file into its column of a group. */
-static void pack_column(const struct unpacker *u, const uint8_t *row, int64_t n_in, uint8_t *dst, int column)
+static void pack_column(const struct unpacker *u, const uint8_t *row, int64_t n_in, uint8_t *dst,
+                        int column)
 {
     struct block32 b = {{0}, {0}};
     for (int64_t k = 0; k < n_in; k += u->n_values, row += u->n_bytes) {
@@ -249,10 +265,12 @@ static void pack_column(const struct unpacker *u, const uint8_t *row, int64_t n_
     }
 }
 
-static void pack_column_float(const struct unpacker *u, const uint8_t *row, int64_t n_in, uint8_t *dst, int column)
+static void pack_column_float(const struct unpacker *u, const uint8_t *row, int64_t n_in,
+                              uint8_t *dst, int column)
 {
     for (int64_t k = 0; k < n_in; k++)
-        memcpy(dst + k * u->quant_bytes + u->n_bytes * column, row + k * u->n_bytes, (size_t)u->n_bytes);
+        memcpy(dst + k * u->quant_bytes + u->n_bytes * column, row + k * u->n_bytes,
+               (size_t)u->n_bytes);
 }
 
 int mat_pack_at(const struct mat_source *s, void *memory, struct mat *ret, struct err *e)
@@ -277,7 +295,8 @@ int mat_pack_at(const struct mat_source *s, void *memory, struct mat *ret, struc
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
-/* Mapped a little larger, so that the part in use begins at a huge page; what was mapped is found again from the size. */
+/* Mapped a little larger, so that the part in use begins at a huge page; what was mapped is found
+ * again from the size. */
 static size_t region_map_bytes(size_t n)
 {
     return (n + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
@@ -288,7 +307,8 @@ void *mat_region_new(size_t n_bytes)
     if (n_bytes == 0 || n_bytes > SIZE_MAX / 2)
         return NULL;
     const size_t n = region_map_bytes(n_bytes), extra = n_bytes >= HUGE_PAGE ? HUGE_PAGE : 0;
-    unsigned char *p = sys.mmap(NULL, n + extra, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    unsigned char *p = sys.mmap(NULL, n + extra, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
         return NULL;
     if (extra) {
@@ -309,7 +329,8 @@ void mat_region_free(void *region, size_t n_bytes)
         munmap(region, region_map_bytes(n_bytes));
 }
 
-int mat_pack(uint32_t quant_id, const void *data, int64_t n_out, int64_t n_in, struct mat *ret, struct err *e)
+int mat_pack(uint32_t quant_id, const void *data, int64_t n_out, int64_t n_in, struct mat *ret,
+             struct err *e)
 {
     const struct mat_source s = {.quant_id = quant_id, .n_out = n_out, .n_in = n_in, .data = data};
     struct mat m;
@@ -318,7 +339,8 @@ int mat_pack(uint32_t quant_id, const void *data, int64_t n_out, int64_t n_in, s
         return r;
     void *memory = mat_region_new(m.n_bytes);
     if (!memory)
-        return err_set(e, ERR_NOMEM, "%zu bytes for a matrix of %lld × %lld", m.n_bytes, (long long)n_out, (long long)n_in);
+        return err_set(e, ERR_NOMEM, "%zu bytes for a matrix of %lld × %lld", m.n_bytes,
+                       (long long)n_out, (long long)n_in);
     r = mat_pack_at(&s, memory, &m, e);
     if (r < 0) {
         mat_region_free(memory, m.n_bytes);
@@ -343,9 +365,11 @@ static void random_block(const struct unpacker *u, uint64_t *seed, uint8_t *bloc
 {
     for (int i = 0; i < u->n_bytes; i++)
         block[i] = (uint8_t)next_random(seed);
-    /* Weights of about 1/16: the F16 scale's exponent field by how large the quants get; either sign. S8_K16's is subnormal. F32's and BF16's two high bytes: 2^-9 … 2^-8. */
+    /* Weights of about 1/16: the F16 scale's exponent field by how large the quants get; either
+     * sign. S8_K16's is subnormal. F32's and BF16's two high bytes: 2^-9 … 2^-8. */
     static const uint16_t exponent[MAT_N_LAYOUTS] = {6, 6, 3, 4, 5, 2, 0, 0, 11, 0};
-    const uint16_t d = (uint16_t)((next_random(seed) & 0x83ff) | exponent[u->layout] << 10), wide = (uint16_t)((d & 0x80ff) | 0x3b80);
+    const uint16_t d = (uint16_t)((next_random(seed) & 0x83ff) | exponent[u->layout] << 10),
+                   wide = (uint16_t)((d & 0x80ff) | 0x3b80);
     if (u->layout == MAT_F32)
         memcpy(block + 2, &wide, 2);
     else
@@ -393,12 +417,15 @@ static int quant_at(const uint8_t *q, int is_u4, int k, int column)
     return k % 8 < 4 ? byte & 15 : byte >> 4;
 }
 
-/* The value of a packed weight: the type's formula, product and difference each rounded once, as the file's format defines it. */
-static void row_block(const struct unpacker *u, const uint8_t *head, const uint8_t *sub, int column, float *ret)
+/* The value of a packed weight: the type's formula, product and difference each rounded once, as
+ * the file's format defines it. */
+static void row_block(const struct unpacker *u, const uint8_t *head, const uint8_t *sub, int column,
+                      float *ret)
 {
     const int is_u4 = u->quant_bytes == U4;
     const uint8_t *q = sub + u->sub_bytes;
-    const float d = f16_at(head + 2 * column), e = u->m_offset >= 0 ? f16_at(head + 32 + 2 * column) : 0;
+    const float d = f16_at(head + 2 * column),
+                e = u->m_offset >= 0 ? f16_at(head + 32 + 2 * column) : 0;
     for (int k = 0; k < 32; k++) {
         const float v = (float)quant_at(q, is_u4, k, column);
         switch (u->layout) {

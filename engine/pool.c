@@ -3,8 +3,10 @@
  *
  *     ticket = run (24 bits) | n_items (20) | next item (20)
  *
- * Taking an item is a compare-and-swap of next + 1. It succeeds only while the run is the one that was read, and then that run can't end before the item is done, so that `fn`
- * and `ctx`, read after it, are the run's. A thread that wakes too late finds next = n_items and goes on waiting: nobody waits for it, and it can't take part in a run it hasn't seen.
+ * Taking an item is a compare-and-swap of next + 1. It succeeds only while the run is the one that
+ * was read, and then that run can't end before the item is done, so that `fn`
+ * and `ctx`, read after it, are the run's. A thread that wakes too late finds next = n_items and
+ * goes on waiting: nobody waits for it, and it can't take part in a run it hasn't seen.
  */
 #include "engine/pool.h"
 
@@ -33,15 +35,15 @@ struct pool_thread {
 
 struct pool {
     _Alignas(64) atomic_uint_fast64_t ticket;
-    _Alignas(64) atomic_uint n_done;   /* items of this run; the caller sleeps on it */
+    _Alignas(64) atomic_uint n_done; /* items of this run; the caller sleeps on it */
     atomic_uint caller_sleeps;
-    _Alignas(64) atomic_uint signal;   /* counts runs; the threads sleep on it */
+    _Alignas(64) atomic_uint signal; /* counts runs; the threads sleep on it */
     atomic_uint n_asleep;
     atomic_uint stop;
-    _Alignas(64) pool_fn fn;           /* of the run; written before its ticket */
+    _Alignas(64) pool_fn fn; /* of the run; written before its ticket */
     void *ctx;
     int n_threads;
-    struct pool_thread *threads;       /* [n_threads − 1] */
+    struct pool_thread *threads; /* [n_threads − 1] */
 };
 
 static void futex_wait(atomic_uint *word, unsigned value)
@@ -73,7 +75,8 @@ static int take(struct pool *p)
 {
     uint64_t t = atomic_load_explicit(&p->ticket, memory_order_acquire);
     while ((t & NEXT_MASK) < (t >> NEXT_BITS & NEXT_MASK))
-        if (atomic_compare_exchange_weak_explicit(&p->ticket, &t, t + 1, memory_order_acquire, memory_order_acquire))
+        if (atomic_compare_exchange_weak_explicit(&p->ticket, &t, t + 1, memory_order_acquire,
+                                                  memory_order_acquire))
             return (int)(t & NEXT_MASK);
     return -1;
 }
@@ -83,9 +86,11 @@ static void work(struct pool *p, int thread)
 {
     int item;
     while ((item = take(p)) >= 0) {
-        const uint64_t n_items = atomic_load_explicit(&p->ticket, memory_order_relaxed) >> NEXT_BITS & NEXT_MASK;
+        const uint64_t n_items =
+            atomic_load_explicit(&p->ticket, memory_order_relaxed) >> NEXT_BITS & NEXT_MASK;
         p->fn(p->ctx, item, thread);
-        if (atomic_fetch_add(&p->n_done, 1) + 1 == n_items && thread != 0 && atomic_load(&p->caller_sleeps))
+        if (atomic_fetch_add(&p->n_done, 1) + 1 == n_items && thread != 0 &&
+            atomic_load(&p->caller_sleeps))
             futex_wake(&p->n_done, 1);
     }
 }
@@ -156,7 +161,8 @@ void pool_run(struct pool *p, pool_fn fn, void *ctx, int n_items)
     p->fn = fn;
     p->ctx = ctx;
     atomic_store_explicit(&p->n_done, 0, memory_order_relaxed);
-    const uint64_t run = (atomic_load_explicit(&p->ticket, memory_order_relaxed) >> 2 * NEXT_BITS) + 1;
+    const uint64_t run =
+        (atomic_load_explicit(&p->ticket, memory_order_relaxed) >> 2 * NEXT_BITS) + 1;
     atomic_store(&p->ticket, run << 2 * NEXT_BITS | (uint64_t)n_items << NEXT_BITS);
     atomic_fetch_add(&p->signal, 1);
     if (atomic_load(&p->n_asleep))
@@ -183,7 +189,8 @@ static void stop_threads(struct pool *p, int n)
 int pool_new(int n_threads, struct pool **ret, struct err *e)
 {
     if (n_threads < 1 || n_threads > POOL_THREADS_MAX)
-        return err_set(e, ERR_INVAL, "%d compute threads: must be 1 … %d", n_threads, POOL_THREADS_MAX);
+        return err_set(e, ERR_INVAL, "%d compute threads: must be 1 … %d", n_threads,
+                       POOL_THREADS_MAX);
     struct pool *p = aligned_alloc(64, (sizeof *p + 63) / 64 * 64);
     struct pool_thread *t = calloc((size_t)n_threads, sizeof *t);
     if (!p || !t) {

@@ -1,4 +1,5 @@
-/* The pool: each item once, everything written before is seen, and after; with any number of threads, and with threads that come too late. */
+/* The pool: each item once, everything written before is seen, and after; with any number of
+ * threads, and with threads that come too late. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -81,7 +82,8 @@ static void threads_round_to_nearest_and_keep_subnormals(void **state)
     struct err e = {0};
     unsigned mode[3] = {0x1f80, 0x1f80, 0x1f80};
     const unsigned before = _mm_getcsr();
-    _mm_setcsr(before | 0x8040); /* a library has set flush-to-zero on the thread that starts the pool */
+    _mm_setcsr(before |
+               0x8040); /* a library has set flush-to-zero on the thread that starts the pool */
     assert_int_equal(pool_new(3, &p, &e), 0);
     const uint32_t saved = numerics_enter();
     for (int i = 0; i < 200; i++)
@@ -112,7 +114,8 @@ static void nobody_runs_between_runs(void **state)
     nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
     const int64_t before = cpu_us();
     nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
-    assert_true(cpu_us() - before < 5000); /* 4 spinning threads would use at least one core for 50 ms */
+    assert_true(cpu_us() - before <
+                5000); /* 4 spinning threads would use at least one core for 50 ms */
     pool_free(p);
 }
 

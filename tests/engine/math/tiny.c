@@ -1,3 +1,4 @@
+/* The small model of tiny.h and its reference, slow and plain: no kernel in it but mat_row. */
 #include "tests/engine/math/tiny.h"
 
 #include <math.h>
@@ -42,8 +43,18 @@ struct model *tiny_new(const struct tiny_shape *s, uint64_t seed)
     struct dice d = {seed};
     struct model *m = calloc(1, sizeof *m);
     must(m != NULL);
-    m->params = (struct model_params){.n_vocab = s->n_vocab, .n_embd = s->n_embd, .n_ff = s->n_ff, .n_layers = s->n_layers, .n_heads = s->n_heads,
-        .n_kv_heads = s->n_kv_heads, .head_dim = s->head_dim, .n_rot = s->n_rot, .n_ctx_train = s->n_ctx, .rope_base = 10000, .rope_scale = 1, .rms_eps = 1e-5f};
+    m->params = (struct model_params){.n_vocab = s->n_vocab,
+                                      .n_embd = s->n_embd,
+                                      .n_ff = s->n_ff,
+                                      .n_layers = s->n_layers,
+                                      .n_heads = s->n_heads,
+                                      .n_kv_heads = s->n_kv_heads,
+                                      .head_dim = s->head_dim,
+                                      .n_rot = s->n_rot,
+                                      .n_ctx_train = s->n_ctx,
+                                      .rope_base = 10000,
+                                      .rope_scale = 1,
+                                      .rms_eps = 1e-5f};
     m->layers = calloc((size_t)s->n_layers, sizeof *m->layers);
     must(m->layers != NULL);
     for (int i = 0; i < s->n_layers; i++) {
@@ -118,7 +129,8 @@ static void ref_rotate(const struct model *m, double *x, int n_heads, int pos)
     const int n_rot = m->params.n_rot, dim = m->params.head_dim;
     for (int h = 0; h < n_heads; h++)
         for (int i = 0; i < n_rot / 2; i++) {
-            const double c = (double)m->rope[(size_t)pos * (size_t)n_rot + 2 * (size_t)i], s = (double)m->rope[(size_t)pos * (size_t)n_rot + 2 * (size_t)i + 1];
+            const double c = (double)m->rope[(size_t)pos * (size_t)n_rot + 2 * (size_t)i],
+                         s = (double)m->rope[(size_t)pos * (size_t)n_rot + 2 * (size_t)i + 1];
             double *a = x + h * dim + 2 * i, x0 = a[0], x1 = a[1];
             a[0] = x0 * c - x1 * s;
             a[1] = x0 * s + x1 * c;
@@ -130,7 +142,8 @@ struct ref_kv {
     double *k, *v; /* [pos, n_kv_heads · head_dim] */
 };
 
-static void ref_attend(const struct model_params *p, const struct ref_kv *kv, const double *q, int pos, double *out)
+static void ref_attend(const struct model_params *p, const struct ref_kv *kv, const double *q,
+                       int pos, double *out)
 {
     const int dim = p->head_dim, width = p->n_kv_heads * dim;
     double *s = malloc((size_t)(pos + 1) * sizeof *s);
@@ -162,7 +175,8 @@ static void ref_add(double *x, const double *y, int n)
 }
 
 /* One position through one layer. t: scratch, large enough for any row, four of them. */
-static void ref_layer(const struct model *m, int layer, struct ref_kv *kv, double *x, int pos, double *t[4])
+static void ref_layer(const struct model *m, int layer, struct ref_kv *kv, double *x, int pos,
+                      double *t[4])
 {
     const struct model_params *p = &m->params;
     const struct model_layer *l = &m->layers[layer];
@@ -188,7 +202,8 @@ static void ref_layer(const struct model *m, int layer, struct ref_kv *kv, doubl
 void tiny_reference(const struct model *m, const int32_t *ids, int n, double *ret)
 {
     const struct model_params *p = &m->params;
-    const size_t width = (size_t)(p->n_kv_heads * p->head_dim), wide = (size_t)(p->n_ff + p->n_embd + p->n_heads * p->head_dim);
+    const size_t width = (size_t)(p->n_kv_heads * p->head_dim),
+                 wide = (size_t)(p->n_ff + p->n_embd + p->n_heads * p->head_dim);
     struct ref_kv *kv = calloc((size_t)p->n_layers, sizeof *kv);
     double *x = malloc(wide * sizeof *x), *t[4];
     float *row = malloc(wide * sizeof *row);

@@ -1,4 +1,5 @@
-/* A small random model in memory, and what it should compute: a forward pass in doubles, written straight from the definition. */
+/* A small random model in memory, and what it should compute: a forward pass in doubles, written
+ * straight from the definition. */
 #ifndef HEARTH_TESTS_TINY_H
 #define HEARTH_TESTS_TINY_H
 
@@ -10,8 +11,8 @@ struct dice {
     uint64_t state;
 };
 uint64_t dice_u64(struct dice *d);
-int dice_int(struct dice *d, int n);      /* 0 … n − 1 */
-float dice_unit(struct dice *d);          /* −1 … 1 */
+int dice_int(struct dice *d, int n); /* 0 … n − 1 */
+float dice_unit(struct dice *d);     /* −1 … 1 */
 
 struct tiny_shape {
     int n_vocab, n_embd, n_ff, n_layers, n_heads, n_kv_heads, head_dim, n_rot, n_ctx;
