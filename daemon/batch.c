@@ -129,6 +129,7 @@ static void run_end(struct batch *b, struct run *r)
     run_leave(r);
     run_free(r);
     t->run = NULL;
+    b->is_full = false;
     batch_hand_back(b->d, t);
 }
 
@@ -184,12 +185,14 @@ void batch_stop(struct batch *b)
 
 static void admit(struct batch *b)
 {
-    while (b->waiting && b->n_running < b->parallel) {
+    while (b->waiting && b->n_running < b->parallel && !b->is_full) {
         struct err e;
         struct run *r = b->waiting;
         int rc = run_start(r, b->cache, &e);
-        if (rc == ERR_NOMEM && b->n_running > 0)
-            return; /* when one of them ends there is room */
+        if (rc == ERR_NOMEM && b->n_running > 0) {
+            b->is_full = true; /* until one of them ends */
+            return;
+        }
         wait_take(b, &b->waiting);
         if (rc == 0) {
             running_insert(b, r);

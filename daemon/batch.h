@@ -26,6 +26,7 @@ struct batch {
     struct run *waiting, **tail; /* FIFO; one that yielded stands at its head */
     int n_waiting;
     uint64_t n_arrived;
+    bool is_full; /* the head of the queue found no room, and nobody has left since */
     struct pace pace;
 };
 

@@ -206,6 +206,17 @@ int prepare_prompt(struct history *h, struct turn *t, struct http_error *ret_err
     return prepare_fit(h, t, ret_error);
 }
 
+/* What the turn before this one had in its window, answer included: all that stands up to the last
+ * answer. Nothing of it is lost, as nothing leaves a window yet. */
+static int prefix_of(const struct turn *t)
+{
+    const struct turn_window *w = &t->window;
+    size_t n = w->n;
+    while (n > 0 && w->v[n - 1].role != CHAT_ASSISTANT)
+        n--;
+    return n > 0 ? (int)w->starts[n] : 0;
+}
+
 int prepare_fit(struct history *h, struct turn *t, struct http_error *ret_error)
 {
     int ctx = h->d->ctx;
@@ -225,7 +236,13 @@ int prepare_fit(struct history *h, struct turn *t, struct http_error *ret_error)
     t->max_tokens =
         t->params.max_tokens > 0 && t->params.max_tokens < left ? t->params.max_tokens : left;
     t->receipt = (struct turn_receipt){
-        .limit = ctx, .used = n, .reserved = t->max_tokens, .before = n, .after = n};
+        .limit = ctx,
+        .used = n,
+        .reserved = t->max_tokens,
+        .before = n,
+        .after = n,
+        .prefix_kept = prefix_of(t),
+    };
     return 0;
 }
 

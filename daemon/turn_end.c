@@ -113,6 +113,15 @@ static void reply(struct history *h, struct turn *t)
         reply_post(d, kind, t->conn, status, &b);
 }
 
+static void tell_log(const struct turn *t)
+{
+    const struct turn_stats *s = &t->stats;
+    log_debug(
+        "%s for %s: %s, %zu + %d tokens, %d cached, %d computed, first after %.1f ms, %d yields",
+        t->id, t->owner, turn_finish_word(t), t->prompt.n, turn_n_completion(t), s->n_cached,
+        s->n_computed, s->t_first ? wire_ms(s->t_first - s->t_arrived) : 0.0, s->n_yields);
+}
+
 void turn_end(struct history *h, struct turn *t)
 {
     if (!h->engine)
@@ -120,6 +129,7 @@ void turn_end(struct history *h, struct turn *t)
     store(h, t);
     reply(h, t);
     store_reply(h, t);
+    tell_log(t);
     atomic_fetch_add(&h->d->n.turns_done, 1);
     if (t->store.is_claimed)
         history_release(h, t->store.conversation);

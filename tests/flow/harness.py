@@ -274,6 +274,8 @@ class Scripted(Daemon):
         path = os.path.join(folder or self.own, "script.json")
         with open(path, "w") as f:
             json.dump(script, f)
+        if "--memory" not in flags:  # the default of 4 GiB takes a sanitizer seconds to mark
+            flags += ("--memory", "256M")
         super().__init__(path, *flags, folder=folder or self.own, wait=wait, file_bytes=file_bytes)
         self.is_kept = folder is not None
 

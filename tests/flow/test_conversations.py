@@ -1,4 +1,7 @@
 """Stored turns: one at a time per conversation, partial answers kept and marked, and a history that goes on after anything that ended a turn."""
+import os
+import sqlite3
+import threading
 import unittest
 
 from harness import Scripted, main, together
@@ -153,6 +156,27 @@ class Stored(unittest.TestCase):
             d.start()
             items = self.items(d, c)
             self.assertEqual((items[1][1], items[1][2]), ("incomplete", seen))
+
+    def test_another_program_s_lock_delays_and_loses_nothing(self):  # B65
+        with Scripted(SCRIPT) as d:
+            conversations = [self.new(d) for _ in range(4)]
+            held, release = threading.Event(), threading.Event()
+
+            def hold():
+                db = sqlite3.connect(os.path.join(d.folder, "state", "history.db"), isolation_level=None)
+                db.execute("BEGIN IMMEDIATE")
+                held.set()
+                release.wait(1)
+                db.execute("ROLLBACK")
+                db.close()
+
+            def ask(c):
+                held.wait()
+                return [d.post("/v1/responses", {"conversation": c, "input": f"hi {i}"})[0] for i in range(3)]
+            results = together(hold, *[lambda c=c: ask(c) for c in conversations])[1:]
+            for c, statuses in zip(conversations, results):
+                self.assertTrue(set(statuses) <= {200, 503}, statuses)
+                self.assertEqual(len(self.items(d, c)), 2 * statuses.count(200))
 
     def test_a_refused_turn_has_stored_nothing(self):
         with Scripted({**SCRIPT, "ctx": 128}) as d:

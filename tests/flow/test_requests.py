@@ -142,6 +142,15 @@ class Requests(unittest.TestCase):
                             bodies.add((n, json.dumps(r)))
         self.assertEqual(len(bodies), 3, "one body for each length, whatever the limit")
 
+    def test_the_receipt_counts_what_was_kept(self):
+        m = [system("s"), user("hello")]
+        a = self.ask(messages=m)[1]
+        self.assertEqual(a["hearth"]["receipt"]["prefix_kept"], 0)
+        m.append(a["choices"][0]["message"])
+        n = a["usage"]["total_tokens"] + 1  # the answer's end is among them; a newline follows it
+        r = self.ask(messages=m + [user("x")])[1]["hearth"]["receipt"]
+        self.assertEqual((r["prefix_kept"], r["prefix_lost"], r["dropped"]), (n, 0, []))
+
     def test_empty_prompts(self):  # B60
         for messages, expected in (([], 400), ([user("")], 200), ([user("   ")], 200), (None, 400)):
             with self.subTest(messages=messages):

@@ -77,6 +77,31 @@ class Together(unittest.TestCase):
             self.assertGreater(n, 20, "the answer went on, several rows of the prompt a pass")
         self.d.until_idle()
 
+    def test_streams_go_on_while_a_huge_text_is_read(self):  # B30
+        huge = [user("x" * 524288), user("_" * 524288)]
+        with self.d.chat_stream([user("forever")]) as s:
+            it = iter(s)
+            for _ in range(3):
+                next(it)
+            done = threading.Event()
+
+            def ask():
+                try:
+                    return [self.d.post("/v1/chat/completions", {"messages": [m]}) for m in huge]
+                finally:
+                    done.set()
+            results = []
+            t = threading.Thread(target=lambda: results.extend(ask()))
+            t.start()
+            n = 0
+            while not done.is_set():
+                n += bool(chunk_text(next(it)))
+            t.join()
+            self.assertGreater(n, 0)
+        for status, r in results:
+            self.assertEqual((status, r["error"]["code"]), (400, "context_length_exceeded"), r)
+        self.d.until_idle()
+
     def test_the_queue_is_first_come_first_served(self):
         with Scripted(SCRIPT, "--parallel", "1") as d:
             order = []
