@@ -112,7 +112,10 @@ static int slash_regen(struct session *s, const char *rest)
     int code = chat_last_question(&s->chat, &q);
     if (code)
         return code;
+    int64_t seed = s->chat.options.seed;
+    s->chat.options.seed = -1; /* another answer is wanted, not the same once more */
     code = send(s, NULL, 0, q.id);
+    s->chat.options.seed = seed;
     question_done(&q);
     return code;
 }

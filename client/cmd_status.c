@@ -93,11 +93,10 @@ static void print_model(const json *j)
 static void print_work(const json *j)
 {
     const json *turns = json_get(j, "turns", NULL), *tokens = json_get(j, "tokens", NULL);
-    printf("turns      %.0f of %.0f running, %.0f of %.0f waiting; %.0f done (%.0f canceled), %.0f "
-           "refused\n",
+    /* Its "refused" stays in --json: it counts each look at a daemon that is loading, too. */
+    printf("turns      %.0f of %.0f running, %.0f of %.0f waiting; %.0f done (%.0f canceled)\n",
            number(turns, "running"), number(turns, "parallel"), number(turns, "queued"),
-           number(turns, "queue"), number(turns, "done"), number(turns, "canceled"),
-           number(turns, "refused"));
+           number(turns, "queue"), number(turns, "done"), number(turns, "canceled"));
     double prompt = number(tokens, "prompt"), cached = number(tokens, "cached");
     printf("tokens     %.0f in prompts, %.0f of them from the cache (%.0f %%, saved ", prompt,
            cached, prompt > 0 ? 100 * cached / prompt : 0);

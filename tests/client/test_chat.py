@@ -167,6 +167,17 @@ class Commands(Case):
             self.conversations()[0]["hearth"]["n_messages"], 3, "the first answer is a branch"
         )
 
+    def test_regen_gives_another_answer_though_a_seed_was_given(self):
+        options = ["--seed", "1", "--temperature", "2", "--min-p", "0", "--json"]
+        r = self.lines("dice", *["/regen"] * 8, options=options)
+        texts = [
+            json.loads(line)["output"][0]["content"][0]["text"] for line in r.out.splitlines()
+        ]
+        self.assertEqual(len(texts), 9, r)
+        self.assertGreater(len(set(texts[1:])), 1)
+        again = json.loads(self.lines("dice", options=options).out)
+        self.assertEqual(again["output"][0]["content"][0]["text"], texts[0])
+
     def test_edit_replaces_the_question(self):
         self.lines("hi", "count", "/edit what now")
         self.assertEqual([i[1] for i in self.items()], ["hi", "Hello.", "what now", "Hello."])

@@ -1,0 +1,69 @@
+"""The bash completion: what it offers at each place."""
+import os
+import shutil
+import subprocess
+import unittest
+
+from hearth import PROGRAM, Hearth, environment
+from harness import SOURCE, Scripted, main
+
+SCRIPT = """
+source "$1"; shift
+compopt() { :; }  # outside of a completion there is nothing to change
+hearth() { "$PROGRAM" "$@"; }
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
+_hearth
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@unittest.skipUnless(shutil.which("bash"), "no bash")
+class Completion(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.d = Scripted({})
+        cls.h = Hearth()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.h.close()
+        cls.d.stop()
+
+    def offers(self, *words):
+        path = os.path.join(SOURCE, "client", "completion.bash")
+        p = subprocess.run(
+            ["bash", "-c", SCRIPT, "bash", path, "hearth", *words],
+            env=environment(self.h.home, PROGRAM=PROGRAM),
+            capture_output=True,
+            cwd=self.h.home,
+        )
+        self.assertEqual((p.returncode, p.stderr), (0, b""), words)
+        return p.stdout.decode().split()
+
+    def test_commands(self):
+        self.assertIn("chat", self.offers(""))
+        self.assertEqual(self.offers("ex"), ["export"])
+        self.assertEqual(self.offers("--socket", "/x", "st"), ["status"])
+        self.assertEqual(self.offers("help", "imp"), ["import"])
+
+    def test_options(self):
+        self.assertEqual(self.offers("--so"), ["--socket"])
+        self.assertEqual(self.offers("chat", "--con"), ["--continue", "--context"])
+        self.assertEqual(self.offers("--json", "export", "--a"), ["--all"])
+        self.assertEqual(self.offers("list", "--top"), [])
+
+    def test_ids_and_files(self):
+        ids = {self.d.post("/v1/conversations", {})[1]["id"] for _ in range(3)}
+        where = ("--socket", self.d.socket_path)
+        self.assertEqual(set(self.offers(*where, "show", "")), ids)
+        one = min(ids)
+        self.assertEqual(self.offers(*where, "delete", one[:30]), [one])
+        self.assertEqual(self.offers(*where, "chat", "--open", one[:30]), [one])
+        self.assertEqual(self.offers("--socket", "/none", "show", ""), [])
+        with open(os.path.join(self.h.home, "backup.jsonl"), "w"):
+            pass
+        self.assertEqual(self.offers("import", "ba"), ["backup.jsonl"])
+
+
+if __name__ == "__main__":
+    main()
