@@ -232,13 +232,12 @@ static void on_state(struct loop *l)
             l->o.on_ready(d);
     } else if (state == DAEMON_FAILED && !l->is_stopping) {
         l->has_failed = true;
-        log_error("the model could not be loaded: %s", d->load_error);
         notify_failed(d->load_error);
         struct http_error bad;
         http_error_set(&bad, 503, "model_failed", NULL, "the model could not be loaded: %s",
                        d->load_error);
         conn_fail_all(&l->net, &bad);
-        begin_stop(l, "without a model there is nothing to do");
+        begin_stop(l, "the model could not be loaded");
     }
 }
 

@@ -314,7 +314,8 @@ class Start(unittest.TestCase):
         d = self.daemon()
         os.chmod(self.folder, 0o755)
         os.chmod(d.socket_path, 0o666)  # even where the file's mode lets them in
-        request = (f"import socket; s = socket.socket(socket.AF_UNIX); s.connect({d.socket_path!r});"
+        request = ("import socket; s = socket.socket(socket.AF_UNIX);"
+                   f"s.connect({d.socket_path!r});"
                    "s.sendall(b'GET /v1/models HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n');"
                    "print(s.recv(4096).decode())")
         for uid, text in ((4321, "you are user 4321"), (65534, "no identity")):

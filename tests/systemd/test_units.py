@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The units as they are installed: systemd finds nothing wrong, and the service is locked up well."""
+"""The units as they are installed: systemd finds nothing wrong, and the service is locked up."""
 import os
 import re
 import shutil
@@ -94,7 +94,8 @@ class Units(unittest.TestCase):
     def test_the_sysusers_line_is_understood(self):
         with tempfile.TemporaryDirectory() as folder:
             os.mkdir(folder + "/etc")
-            code, log = run("systemd-sysusers", f"--root={folder}", self.path("hearth.conf", "sysusers.d"))
+            code, log = run("systemd-sysusers", f"--root={folder}",
+                            self.path("hearth.conf", "sysusers.d"))
             self.assertEqual(code, 0, log)
             with open(folder + "/etc/passwd") as f:
                 self.assertRegex(f.read(), r"(?m)^hearth:")
