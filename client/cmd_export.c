@@ -47,9 +47,14 @@ static void copy_str(json *to, const char *key, const json *from)
         json_set_str(to, key, s);
 }
 
+struct export_messages {
+    struct client *client;
+    json *messages;
+};
+
 static int export_item(void *ctx, const json *item)
 {
-    json *messages = ctx;
+    const struct export_messages *to = ctx;
     struct buf b;
     buf_init(&b, LINE_MAX_BYTES);
     buf_str(&b, "");
@@ -57,7 +62,7 @@ static int export_item(void *ctx, const json *item)
     int failed = buf_error(&b);
     if (!failed) {
         const json *hearth = json_get(item, "hearth", NULL);
-        json *m = json_add(messages, json_object());
+        json *m = json_add(to->messages, json_object());
         json_set_str(m, "role", item_role(item));
         json_set_strn(m, "content", b.data, b.len);
         copy_int(m, "created_at", hearth);
@@ -65,7 +70,10 @@ static int export_item(void *ctx, const json *item)
         copy_str(m, "model", hearth);
     }
     buf_done(&b);
-    return failed ? EXIT_REFUSED : 0;
+    if (failed)
+        return api_fail(to->client, EXIT_REFUSED, err_name(failed),
+                        "a message can't be exported: %s", err_name(failed));
+    return 0;
 }
 
 static int write_line(struct client *c, const json *j, FILE *out)
@@ -101,8 +109,8 @@ static int export_one(struct client *c, const json *conversation, FILE *out)
     copy_int(j, "created_at", conversation);
     copy_int(j, "updated_at", hearth);
     json_set(j, "metadata", metadata ? json_copy(metadata) : json_object());
-    int code =
-        conversation_items(c, id ? id : "", export_item, json_set(j, "messages", json_array()));
+    struct export_messages to = {c, json_set(j, "messages", json_array())};
+    int code = conversation_items(c, id ? id : "", export_item, &to);
     if (!code)
         code = write_line(c, j, out);
     if (!code && out == stdout && !term_flush())

@@ -175,7 +175,9 @@ static void set_options(struct exchange *x, const char *url, struct curl_slist *
     curl_easy_setopt(c, CURLOPT_CUSTOMREQUEST, r->method);
     /* On a kept connection that turns out to be closed curl sends again, and can't know whether the
      * first was read: what changes something goes on a connection of its own, once. */
-    curl_easy_setopt(c, CURLOPT_FRESH_CONNECT, strcmp(r->method, "GET") ? 1L : 0L);
+    long is_once = strcmp(r->method, "GET") != 0;
+    curl_easy_setopt(c, CURLOPT_FRESH_CONNECT, is_once);
+    curl_easy_setopt(c, CURLOPT_FORBID_REUSE, is_once);
     if (r->body) {
         curl_easy_setopt(c, CURLOPT_POSTFIELDS, r->body);
         curl_easy_setopt(c, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)r->n_body);
