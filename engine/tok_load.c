@@ -415,8 +415,8 @@ static const char *const eog_names[] = {
     "<EOT>",
     "<|EOT|>",
     "<_EOT>",
-    "<\xEF\xBD\x9C"
-    "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
+    ("<\xEF\xBD\x9C"
+     "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>"),
 };
 
 static void mark_ends(struct tok *t, const struct tok_spec *spec)

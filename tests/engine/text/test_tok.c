@@ -110,7 +110,7 @@ static void any_bytes_come_back_unchanged(void **state)
         size_t n = 1 + random_next(&r) % sizeof text, n_back;
         for (size_t i = 0; i < n; i++)
             text[i] = round % 3 == 0 ? (char)random_next(&r)
-                                     : "a \n\xE4\xBD\xA0<|\xF0\x9F\x99\x99'9"[random_next(&r) % 16];
+                                     : "a \n\xE4\xBD\xA0<|\xF0\x9F\x99\x99'9"[random_next(&r) % 15];
         struct ids ids = encode(qwen.tok, text, n, round % 2);
         char *back = decode(qwen.tok, &ids, &n_back);
         assert_int_equal(n_back, n);

@@ -10,7 +10,7 @@
 #include "base/hash.h"
 #include "engine/gguf.h"
 
-static void die(const char *what, const char *why)
+static _Noreturn void die(const char *what, const char *why)
 {
     fprintf(stderr, "%s: %s\n", what, why);
     exit(1);
