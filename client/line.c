@@ -18,6 +18,9 @@
 #include "client/term.h"
 
 #define LINE_HISTORY 1000
+#define PASTE_ON "\033[?2004h" /* xterm's bracketed paste: the terminal marks what is pasted */
+#define PASTE_OFF "\033[?2004l"
+#define PASTE_END "\033[201~"
 #define CTRL_V "\026" /* emacs: the next character as it is */
 
 struct line {
@@ -59,6 +62,33 @@ static int read_character(EditLine *el, wchar_t *ret)
     }
 }
 
+/* A paste comes between ESC [200~ (bound to this) and ESC [201~: text, whatever is in it, so that
+ * several lines are one message. */
+static unsigned char take_paste(EditLine *el, int key)
+{
+    struct buf b;
+    size_t n_end = strlen(PASTE_END);
+    bool is_whole = false;
+    char byte;
+    (void)key;
+    buf_init(&b, LINE_MAX_BYTES);
+    while (!is_whole && !was_interrupted) {
+        ssize_t n = read(STDIN_FILENO, &byte, 1);
+        if (n == 0 || (n < 0 && errno != EINTR))
+            break;
+        if (n < 0 || !byte)
+            continue;
+        buf_char(&b, byte == '\r' ? '\n' : byte);
+        is_whole = b.len >= n_end && !memcmp(b.data + b.len - n_end, PASTE_END, n_end);
+    }
+    if (is_whole && b.len > n_end) {
+        b.data[b.len - n_end] = 0;
+        el_insertstr(el, b.data);
+    }
+    buf_done(&b);
+    return is_whole ? CC_REFRESH : CC_ERROR;
+}
+
 static const char *prompt_of(EditLine *el)
 {
     void *data = NULL;
@@ -83,6 +113,8 @@ static void open_editor(struct line *l)
     el_set(l->el, EL_EDITOR, "emacs");
     el_set(l->el, EL_HIST, history, l->history);
     el_set(l->el, EL_SIGNAL, 1); /* the terminal is put right before a signal ends or stops us */
+    el_set(l->el, EL_ADDFN, "hearth-paste", "takes a paste as text", take_paste);
+    el_set(l->el, EL_BIND, "\\e[200~", "hearth-paste", NULL);
     el_set(l->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
     el_source(l->el, NULL);
 }
@@ -146,7 +178,13 @@ static const char *physical(struct line *l, const char *initial, char **plain, s
     if (initial)
         type_in(l, initial);
     int n = 0;
+    bool can_mark = term_can_move();
+    if (can_mark)
+        fputs(PASTE_ON, stdout);
     const char *s = el_gets(l->el, &n);
+    if (can_mark)
+        fputs(PASTE_OFF, stdout);
+    fflush(stdout);
     sigaction(SIGINT, &old, NULL);
     *ret_n = s && n > 0 ? (size_t)n : 0;
     if (was_interrupted) {

@@ -38,8 +38,7 @@ int term_width(void)
     return w.ws_col;
 }
 
-/* Whether stderr is a terminal that can move its cursor. */
-static bool can_move(void)
+bool term_can_move(void)
 {
     const char *term = getenv("TERM");
     return term_is_tty(STDERR_FILENO) && term && *term && strcmp(term, "dumb");
@@ -49,14 +48,14 @@ static bool can_move(void)
 static bool has_style(void)
 {
     const char *no = getenv("NO_COLOR");
-    return can_move() && !(no && *no);
+    return term_can_move() && !(no && *no);
 }
 
 void term_progress(const char *what, double done)
 {
     static unsigned phase;
     static const char *const dots[] = {"·  ", " · ", "  ·", " · "};
-    if (!can_move())
+    if (!term_can_move())
         return;
     const char *dim = has_style() ? "\033[2m" : "", *plain = *dim ? "\033[0m" : "";
     if (done < 0)

@@ -10,6 +10,8 @@
 #include "base/buf.h"
 
 bool term_is_tty(int fd);
+/* Whether stderr is a terminal that knows escape sequences (TERM isn't dumb). */
+bool term_can_move(void);
 /* Columns of stderr's terminal; 80 when there is none. */
 int term_width(void);
 

@@ -170,9 +170,7 @@ class Commands(Case):
     def test_regen_gives_another_answer_though_a_seed_was_given(self):
         options = ["--seed", "1", "--temperature", "2", "--min-p", "0", "--json"]
         r = self.lines("dice", *["/regen"] * 8, options=options)
-        texts = [
-            json.loads(line)["output"][0]["content"][0]["text"] for line in r.out.splitlines()
-        ]
+        texts = [json.loads(line)["output"][0]["content"][0]["text"] for line in r.out.splitlines()]
         self.assertEqual(len(texts), 9, r)
         self.assertGreater(len(set(texts[1:])), 1)
         again = json.loads(self.lines("dice", options=options).out)
@@ -309,6 +307,20 @@ class Terminal(Case):
         p.expect(rb"two lines\r\n")
         p.expect(rb"> ")
         self.leave(p)
+
+    def test_a_paste_of_several_lines_is_one_message(self):
+        p = self.person()
+        self.assertIn(b"\x1b[?2004h", p.seen)
+        p.type(b"\x1b[200~first\rseco\x01\x1b[And\x1b[201~")
+        p.expect(rb"nd")
+        p.say("")
+        p.expect(rb"Hello\.\r\n.*> ")
+        self.assertEqual(self.items()[0][1], "first\nseco\u0001\u001b[And")
+        p.type("\x1b[200~grüße \x1b[201~".encode())
+        p.say("你好")
+        p.expect(rb"hallo\r\n.*> ")
+        self.leave(p)
+        self.assertEqual(p.seen.count(b"\x1b[?2004h"), p.seen.count(b"\x1b[?2004l"))
 
     def test_edit_offers_the_old_words(self):
         p = self.person()

@@ -1,4 +1,5 @@
 """The bash completion: what it offers at each place."""
+
 import os
 import shutil
 import subprocess
