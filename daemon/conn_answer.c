@@ -1,6 +1,6 @@
 /*
- * What a connection says: whole answers, errors, streams. After each answer the connection goes on to
- * its next request or closes (finish_answer).
+ * What a connection says: whole answers, errors, streams. After each answer the connection goes on
+ * to its next request or closes (finish_answer).
  */
 #include "daemon/conn_impl.h"
 

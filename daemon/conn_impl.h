@@ -1,9 +1,9 @@
 /*
- * The inside of a connection: shared by conn.c (libevent, life and death), conn_request.c (what becomes
- * of requests) and conn_answer.c (what is said). Loop thread only.
+ * The inside of a connection: shared by conn.c (libevent, life and death), conn_request.c (what
+ * becomes of requests) and conn_answer.c (what is said). Loop thread only.
  *
- * What goes wrong sets the state to CONN_DEAD; the connection is freed when the callback that came into
- * these files ends, and not before.
+ * What goes wrong sets the state to CONN_DEAD; the connection is freed when the callback that came
+ * into these files ends, and not before.
  */
 #ifndef HEARTH_DAEMON_CONN_IMPL_H
 #define HEARTH_DAEMON_CONN_IMPL_H

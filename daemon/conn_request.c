@@ -1,6 +1,6 @@
 /*
- * What becomes of a request: refused when its head is there, answered by the loop itself, or given to
- * the history thread when it is whole.
+ * What becomes of a request: refused when its head is there, answered by the loop itself, or given
+ * to the history thread when it is whole.
  */
 #include "daemon/conn_impl.h"
 

@@ -60,6 +60,8 @@ struct http {
     struct buf body;
     size_t n_body, n_trailer;
     bool skip;
+    bool in_trailer;       /* the last chunk has come */
+    const char *objection; /* to a header; said when the head is complete */
 
     struct http_error *bad; /* during a push: where an error goes */
     bool is_bad;
@@ -103,6 +105,17 @@ static int refuse_buf(struct http *h, const struct buf *b)
     return refuse(h, 503, "out_of_memory", "out of memory");
 }
 
+/*
+ * An objection of a callback in the middle of the head. The parser calls back at the end of what it
+ * was given, and may have found an error of its own by then: so that any split gives the same
+ * answer, its errors come first, and ours when the head is complete.
+ */
+static void object(struct http *h, const char *message)
+{
+    if (!h->objection)
+        h->objection = message;
+}
+
 static struct http *of(http_parser *p)
 {
     return p->data;
@@ -113,14 +126,6 @@ static int on_url(http_parser *p, const char *at, size_t n)
     struct http *h = of(p);
     buf_add(&h->target, at, n);
     return buf_error(&h->target) ? refuse_buf(h, &h->target) : 0;
-}
-
-static int count_trailer(struct http *h, size_t n)
-{
-    h->n_trailer += n;
-    if (h->n_trailer > h->limits.header_bytes)
-        return refuse_long_head(h);
-    return 0;
 }
 
 /* RFC 9110, 5.6.2. A space is let through by the parser, in names and before the colon. */
@@ -134,15 +139,14 @@ static int on_header_field(http_parser *p, const char *at, size_t n)
 {
     struct http *h = of(p);
     if (h->is_head_done)
-        return count_trailer(h, n);
+        return 0; /* a trailer */
     if (h->in_value) {
         h->in_value = false;
         h->n_name = 0;
     }
     for (size_t i = 0; i < n; i++) {
         if (!is_token_char(at[i]))
-            return refuse(h, 400, "bad_request",
-                          "a header's name holds a character that it may not hold");
+            object(h, "a header's name holds a character that it may not hold");
         if (h->n_name < FIELD_BYTES)
             h->name[h->n_name] = at[i];
         h->n_name++;
@@ -159,14 +163,12 @@ static enum field find_field(const struct http *h)
     return FIELD_OTHER;
 }
 
-static int begin_value(struct http *h)
+static void begin_value(struct http *h)
 {
     h->in_value = true;
     h->field = find_field(h);
-    if (h->field == FIELD_OTHER)
-        return 0;
-    if (h->n_seen[h->field]++ == 0)
-        return 0;
+    if (h->field == FIELD_OTHER || h->n_seen[h->field]++ == 0)
+        return;
     static const char *const twice[N_FIELDS] = {
         [FIELD_HOST] = "Host is given twice",
         [FIELD_ORIGIN] = "Origin is given twice",
@@ -174,16 +176,16 @@ static int begin_value(struct http *h)
         [FIELD_EXPECT] = "Expect is given twice",
         [FIELD_TRANSFER_ENCODING] = "Transfer-Encoding is given twice",
     };
-    return refuse(h, 400, "bad_request", twice[h->field]);
+    object(h, twice[h->field]);
 }
 
 static int on_header_value(http_parser *p, const char *at, size_t n)
 {
     struct http *h = of(p);
     if (h->is_head_done)
-        return count_trailer(h, n);
-    if (!h->in_value && begin_value(h) < 0)
-        return -1;
+        return 0; /* a trailer */
+    if (!h->in_value)
+        begin_value(h);
     if (h->field == FIELD_OTHER)
         return 0;
     struct buf *value = &h->values[h->field];
@@ -243,6 +245,8 @@ static int read_target(struct http *h)
 static int check_framing(struct http *h)
 {
     const http_parser *p = &h->parser;
+    if (h->objection)
+        return refuse(h, 400, "bad_request", h->objection);
     if (p->http_major != 1 || p->http_minor > 1)
         return refuse(h, 505, "bad_request", "HTTP/1.1 and HTTP/1.0 are spoken here");
     if (p->http_minor == 1 && h->n_seen[FIELD_HOST] == 0)
@@ -298,6 +302,16 @@ static int on_body(http_parser *p, const char *at, size_t n)
     return 0;
 }
 
+/* After the last chunk come trailers, whose length is counted byte by byte (push_body). */
+static int on_chunk_header(http_parser *p)
+{
+    if (p->content_length == 0) {
+        of(p)->in_trailer = true;
+        http_parser_pause(p, 1);
+    }
+    return 0;
+}
+
 static int on_message_complete(http_parser *p)
 {
     of(p)->is_body_done = true;
@@ -311,6 +325,7 @@ static const http_parser_settings settings = {
     .on_header_value = on_header_value,
     .on_headers_complete = on_headers_complete,
     .on_body = on_body,
+    .on_chunk_header = on_chunk_header,
     .on_message_complete = on_message_complete,
 };
 
@@ -320,7 +335,8 @@ static void reset(struct http *h)
     h->parser.data = h;
     h->n_head = h->n_name = h->n_body = h->n_trailer = 0;
     h->is_head_done = h->is_body_done = h->has_lines = h->is_line_start = false;
-    h->in_value = h->skip = h->is_bad = false;
+    h->in_value = h->skip = h->is_bad = h->in_trailer = false;
+    h->objection = NULL;
     h->field = FIELD_OTHER;
     memset(h->n_seen, 0, sizeof(h->n_seen));
     h->head = (struct http_head){0};
@@ -427,12 +443,26 @@ static size_t push_head(struct http *h, const char *data, size_t n)
     return used;
 }
 
+/* Everything after the head. Trailers go one byte at a time, so that where their limit is reached
+ * doesn't depend on the pieces. */
+static size_t push_body(struct http *h, const char *data, size_t n)
+{
+    size_t used = 0;
+    while (used < n && !h->is_bad && !h->is_body_done) {
+        bool was_in_trailer = h->in_trailer;
+        used += execute(h, data + used, was_in_trailer ? 1 : n - used);
+        if (was_in_trailer && ++h->n_trailer > h->limits.header_bytes && !h->is_body_done)
+            refuse_long_head(h);
+    }
+    return used;
+}
+
 enum http_step http_push(struct http *h, const char *data, size_t n, size_t *ret_used,
                          struct http_error *bad)
 {
     h->bad = bad;
     bool was_head_done = h->is_head_done;
-    *ret_used = was_head_done ? execute(h, data, n) : push_head(h, data, n);
+    *ret_used = was_head_done ? push_body(h, data, n) : push_head(h, data, n);
     h->bad = NULL;
     if (h->is_bad)
         return HTTP_STEP_BAD;
