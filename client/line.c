@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <histedit.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,6 +21,9 @@
 #define LINE_HISTORY 1000
 #define PASTE_ON "\033[?2004h" /* xterm's bracketed paste: the terminal marks what is pasted */
 #define PASTE_OFF "\033[?2004l"
+#define ESC '\033'
+#define ESCAPE_MS 20        /* within which the rest of a key's sequence comes */
+#define PASTE_START "[200~" /* after ESC */
 #define PASTE_END "\033[201~"
 #define CTRL_V "\026" /* emacs: the next character as it is */
 
@@ -28,6 +32,8 @@ struct line {
     History *history;
     char *path;
     const char *prompt;
+    char ahead[8]; /* bytes read to see what an ESC begins */
+    size_t n_ahead;
 };
 
 static volatile sig_atomic_t was_interrupted;
@@ -38,20 +44,92 @@ static void note_interrupt(int sig)
     was_interrupted = 1;
 }
 
+static struct line *line_of(EditLine *el)
+{
+    void *data = NULL;
+    el_get(el, EL_CLIENTDATA, &data);
+    return data;
+}
+
+/* 1, 0 at the end, -1 after Ctrl-C or an error. */
+static int next_byte(struct line *l, char *ret)
+{
+    if (l->n_ahead) {
+        *ret = l->ahead[0];
+        memmove(l->ahead, l->ahead + 1, --l->n_ahead);
+        return 1;
+    }
+    for (;;) {
+        ssize_t n = read(STDIN_FILENO, ret, 1);
+        if (n >= 0)
+            return (int)n;
+        if (errno != EINTR || was_interrupted)
+            return -1;
+        el_set(l->el, EL_REFRESH); /* another size, or back from the background */
+    }
+}
+
+/* After an ESC: whether the rest of PASTE_START follows; it is taken then. What was read to find
+ * out stays in `ahead`. An ESC that a person types has nothing right behind it. */
+static bool is_paste(struct line *l)
+{
+    static const char rest[] = PASTE_START;
+    const size_t n_rest = sizeof rest - 1;
+    struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
+    for (size_t i = 0; i < n_rest; i++) {
+        if (i == l->n_ahead) {
+            if (poll(&p, 1, ESCAPE_MS) != 1 || read(STDIN_FILENO, &l->ahead[i], 1) != 1)
+                return false;
+            l->n_ahead++;
+        }
+        if (l->ahead[i] != rest[i])
+            return false;
+    }
+    l->n_ahead -= n_rest;
+    memmove(l->ahead, l->ahead + n_rest, l->n_ahead);
+    return true;
+}
+
+/* Text up to PASTE_END, whatever is in it, goes into the line: several lines are one message. */
+static void take_paste(struct line *l)
+{
+    struct buf b;
+    size_t n_end = strlen(PASTE_END);
+    bool is_whole = false, is_lost = false;
+    char byte;
+    buf_init(&b, LINE_MAX_BYTES);
+    while (!is_whole && next_byte(l, &byte) == 1) {
+        if (byte)
+            buf_char(&b, byte == '\r' ? '\n' : byte);
+        if (buf_error(&b)) { /* too long for a message: none of it, but its end is waited for */
+            is_lost = true;
+            buf_clear(&b);
+        }
+        is_whole = b.len >= n_end && !memcmp(b.data + b.len - n_end, PASTE_END, n_end);
+    }
+    if (is_whole && !is_lost && b.len > n_end) {
+        b.data[b.len - n_end] = 0;
+        el_insertstr(l->el, b.data);
+        el_set(l->el, EL_REFRESH);
+    }
+    if (is_lost)
+        el_beep(l->el);
+    buf_done(&b);
+}
+
 /* One character. libedit's own reader goes on after an interrupted read, this one comes back from
- * Ctrl-C. */
+ * Ctrl-C, and knows a paste from keys (a function of EL_ADDFN would, too, but is never freed). */
 static int read_character(EditLine *el, wchar_t *ret)
 {
+    struct line *l = line_of(el);
     mbstate_t state = {0};
     for (;;) {
         char byte;
-        ssize_t n = read(STDIN_FILENO, &byte, 1);
-        if (n == 0)
-            return 0;
-        if (n < 0 && (errno != EINTR || was_interrupted))
-            return -1;
-        if (n < 0) {
-            el_set(el, EL_REFRESH); /* another size, or back from the background */
+        int n = next_byte(l, &byte);
+        if (n != 1)
+            return n;
+        if (byte == ESC && is_paste(l)) {
+            take_paste(l);
             continue;
         }
         size_t len = mbrtowc(ret, &byte, 1, &state);
@@ -62,38 +140,9 @@ static int read_character(EditLine *el, wchar_t *ret)
     }
 }
 
-/* A paste comes between ESC [200~ (bound to this) and ESC [201~: text, whatever is in it, so that
- * several lines are one message. */
-static unsigned char take_paste(EditLine *el, int key)
-{
-    struct buf b;
-    size_t n_end = strlen(PASTE_END);
-    bool is_whole = false;
-    char byte;
-    (void)key;
-    buf_init(&b, LINE_MAX_BYTES);
-    while (!is_whole && !was_interrupted) {
-        ssize_t n = read(STDIN_FILENO, &byte, 1);
-        if (n == 0 || (n < 0 && errno != EINTR))
-            break;
-        if (n < 0 || !byte)
-            continue;
-        buf_char(&b, byte == '\r' ? '\n' : byte);
-        is_whole = b.len >= n_end && !memcmp(b.data + b.len - n_end, PASTE_END, n_end);
-    }
-    if (is_whole && b.len > n_end) {
-        b.data[b.len - n_end] = 0;
-        el_insertstr(el, b.data);
-    }
-    buf_done(&b);
-    return is_whole ? CC_REFRESH : CC_ERROR;
-}
-
 static const char *prompt_of(EditLine *el)
 {
-    void *data = NULL;
-    el_get(el, EL_CLIENTDATA, &data);
-    return ((struct line *)data)->prompt;
+    return line_of(el)->prompt;
 }
 
 static void open_editor(struct line *l)
@@ -113,8 +162,6 @@ static void open_editor(struct line *l)
     el_set(l->el, EL_EDITOR, "emacs");
     el_set(l->el, EL_HIST, history, l->history);
     el_set(l->el, EL_SIGNAL, 1); /* the terminal is put right before a signal ends or stops us */
-    el_set(l->el, EL_ADDFN, "hearth-paste", "takes a paste as text", take_paste);
-    el_set(l->el, EL_BIND, "\\e[200~", "hearth-paste", NULL);
     el_set(l->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
     el_source(l->el, NULL);
 }
