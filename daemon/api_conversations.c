@@ -1,8 +1,10 @@
 /*
- * /v1/conversations: OpenAI's endpoints, and two things of our own: GET /v1/conversations lists them (OpenAI has no such list), by last use, and deleting one deletes its items
- * (OpenAI keeps them).
+ * /v1/conversations: OpenAI's endpoints, and two things of our own: GET /v1/conversations lists
+ * them (OpenAI has no such list), by last use, and deleting one deletes its
+ * items (OpenAI keeps them).
  *
- * Lists show the path to the newest message: what an edit or a regeneration left behind is stored and no longer shown.
+ * Lists show the path to the newest message: what an edit or a regeneration left behind is stored
+ * and no longer shown.
  */
 #include "daemon/body.h"
 #include "daemon/history.h"
@@ -33,7 +35,8 @@ static json *conversation_json(const struct memory_conversation *c)
     return o;
 }
 
-/* What every handler here begins with: an arena, and (but for create and list) the conversation of the path. */
+/* What every handler here begins with: an arena, and (but for create and list) the conversation of
+ * the path. */
 struct call {
     struct history *h;
     struct request *r;
@@ -157,7 +160,8 @@ static int list(struct call *k, struct http_error *ret)
     int rc = items_page(k->r, &k->arena, &page, ret);
     if (rc)
         return rc;
-    if (memory_conversation_list(k->h->memory, k->r->owner, &page, &found, &n, &has_more, &k->arena, &e))
+    if (memory_conversation_list(k->h->memory, k->r->owner, &page, &found, &n, &has_more, &k->arena,
+                                 &e))
         return items_error(ret, &e, "after");
     json *data = json_array();
     for (size_t i = 0; i < n; i++)
@@ -203,7 +207,8 @@ static int update(struct call *k, const char *id, struct http_error *ret)
     if (hearth && (rc = body_str(hearth, "title", "hearth.title", &title, ret)))
         return rc;
     if (!metadata && !title)
-        return body_refused(ret, "invalid_value", "metadata", "metadata is missing (hearth.title may be set, too)");
+        return body_refused(ret, "invalid_value", "metadata",
+                            "metadata is missing (hearth.title may be set, too)");
     if (memory_conversation_set(k->h->memory, k->c.row, title, metadata, &e))
         return items_error(ret, &e, NULL);
     return reply_conversation(k, k->c.row, ret);
@@ -219,7 +224,8 @@ int api_conversation_update(struct history *h, struct request *r, const struct r
     return rc;
 }
 
-/* At once, also while an answer is being written in it: the answer then reports that it could not be stored. */
+/* At once, also while an answer is being written in it: the answer then reports that it could not
+ * be stored. */
 int api_conversation_delete(struct history *h, struct request *r, const struct route_args *args,
                             struct http_error *ret)
 {
@@ -233,7 +239,8 @@ int api_conversation_delete(struct history *h, struct request *r, const struct r
     json_set_bool(o, "deleted", true);
     json *hearth = json_set(o, "hearth", json_object());
     json_set_int(hearth, "messages", n);
-    /* true: another program reads the database, and the text leaves its write-ahead log once it doesn't. */
+    /* true: another program reads the database, and the text leaves its write-ahead log once it
+     * doesn't. */
     json_set_bool(hearth, "remains", memory_has_remains(h->memory));
     history_reply_json(h, r, 200, o);
     return HANDLED;
@@ -248,10 +255,12 @@ static int item_create(struct call *k, const char *id, struct http_error *ret)
     struct memory_message *added;
     bool is_parked;
     int rc;
-    if ((rc = call_find(k, id, ret)) || (rc = body_parse(k->r, &k->body, ret)) || (rc = read_items(k, &items, ret)))
+    if ((rc = call_find(k, id, ret)) || (rc = body_parse(k->r, &k->body, ret)) ||
+        (rc = read_items(k, &items, ret)))
         return rc;
     if (items.n == 0)
-        return body_refused(ret, "invalid_value", "items", "items: 1 to %d are expected", LIMIT_ITEMS);
+        return body_refused(ret, "invalid_value", "items", "items: 1 to %d are expected",
+                            LIMIT_ITEMS);
     if (!history_claim(k->h, k->c.row, k->r, &is_parked))
         return is_parked ? PARKED : out_of_memory(ret);
     rc = add_items(k, &items, &added, ret);
@@ -259,7 +268,8 @@ static int item_create(struct call *k, const char *id, struct http_error *ret)
     return rc ? rc : reply_items(k, added, items.n, false);
 }
 
-int api_item_create(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret)
+int api_item_create(struct history *h, struct request *r, const struct route_args *args,
+                    struct http_error *ret)
 {
     struct call k;
     call_init(&k, h, r);
@@ -283,7 +293,8 @@ static int item_list(struct call *k, const char *id, struct http_error *ret)
     return reply_items(k, found, n, has_more);
 }
 
-int api_item_list(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret)
+int api_item_list(struct history *h, struct request *r, const struct route_args *args,
+                  struct http_error *ret)
 {
     struct call k;
     call_init(&k, h, r);
@@ -304,11 +315,13 @@ static int find_item(struct call *k, const struct route_args *args, struct memor
         return items_error(ret_error, &e, "item_id");
     if (ret->conversation == k->c.row)
         return 0;
-    http_error_set(ret_error, 404, "not_found", "item_id", "no message '%s' in %s", args->v[1], k->c.id);
+    http_error_set(ret_error, 404, "not_found", "item_id", "no message '%s' in %s", args->v[1],
+                   k->c.id);
     return ERR_NOTFOUND;
 }
 
-int api_item_get(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret)
+int api_item_get(struct history *h, struct request *r, const struct route_args *args,
+                 struct http_error *ret)
 {
     struct call k;
     struct memory_message m = {0};
@@ -320,8 +333,10 @@ int api_item_get(struct history *h, struct request *r, const struct route_args *
     return rc;
 }
 
-/* Answers with the conversation, as OpenAI does. What followed the item then follows the one before it. */
-int api_item_delete(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret)
+/* Answers with the conversation, as OpenAI does. What followed the item then follows the one before
+ * it. */
+int api_item_delete(struct history *h, struct request *r, const struct route_args *args,
+                    struct http_error *ret)
 {
     struct err e;
     struct call k;

@@ -1,12 +1,14 @@
 /*
  * /v1/responses: an answer, and where it is kept.
  *
- *      conversation           the new messages go to its end (or under hearth.parent), one turn at a time
- *      previous_response_id   they become a branch under that response's answer; several may run at once
- *      neither                a hidden conversation of its own, so that the response can be continued
+ *      conversation           the new messages go to its end, or under hearth.parent; one turn at
+ *                             a time
+ *      previous_response_id   they become a branch under that response's answer; several may run
+ *      neither                a hidden conversation of its own, so that it can be continued
  *      store: false           nothing is kept
  *
- * A stored response is its message (in memory's tree) plus the object that was sent. `instructions` are read as a first system message, for this response alone.
+ * A stored response is its message (in memory's tree) plus the object that was sent. `instructions`
+ * are read as a first system message, for this response alone.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,11 +22,20 @@
 #include "daemon/wire.h"
 
 static const struct body_refusal refusals[] = {
-    {"tools", NEUTRAL_EMPTY},        {"tool_choice", NEUTRAL_NO_TOOL}, {"background", NEUTRAL_FALSE},
-    {"prompt", NEUTRAL_NONE},        {"text", NEUTRAL_TEXT},           {"response_format", NEUTRAL_TEXT},
-    {"top_logprobs", NEUTRAL_ZERO},  {"logprobs", NEUTRAL_FALSE},      {"include", NEUTRAL_EMPTY},
-    {"max_tool_calls", NEUTRAL_NONE}, {"n", NEUTRAL_ONE},              {"context_management", NEUTRAL_EMPTY},
-    {"moderation", NEUTRAL_NONE},    {"modalities", NEUTRAL_TEXT_ONLY},
+    {"tools", NEUTRAL_EMPTY},
+    {"tool_choice", NEUTRAL_NO_TOOL},
+    {"background", NEUTRAL_FALSE},
+    {"prompt", NEUTRAL_NONE},
+    {"text", NEUTRAL_TEXT},
+    {"response_format", NEUTRAL_TEXT},
+    {"top_logprobs", NEUTRAL_ZERO},
+    {"logprobs", NEUTRAL_FALSE},
+    {"include", NEUTRAL_EMPTY},
+    {"max_tool_calls", NEUTRAL_NONE},
+    {"n", NEUTRAL_ONE},
+    {"context_management", NEUTRAL_EMPTY},
+    {"moderation", NEUTRAL_NONE},
+    {"modalities", NEUTRAL_TEXT_ONLY},
 };
 
 static int out_of_memory(struct http_error *ret)
@@ -39,12 +50,12 @@ struct ask {
     struct request *r;
     const json *body;
     struct turn *t;
-    struct response *api;   /* = t->api */
-    const char *parent;     /* hearth.parent: a message id, "root", or NULL */
+    struct response *api; /* = t->api */
+    const char *parent;   /* hearth.parent: a message id, "root", or NULL */
     struct items input;
-    int64_t conversation;   /* row; 0: none yet */
-    int64_t tip;            /* row under which the input goes; 0: at the root */
-    bool is_counting;       /* input_tokens: nothing is stored or claimed */
+    int64_t conversation; /* row; 0: none yet */
+    int64_t tip;          /* row under which the input goes; 0: at the root */
+    bool is_counting;     /* input_tokens: nothing is stored or claimed */
 };
 
 /* ---- fields ---- */
@@ -57,9 +68,11 @@ static int refuse_inner(const json *o, const char *key, const char *inner, struc
     if (rc || !object)
         return rc;
     const json *j = json_get(object, inner, NULL);
-    if (!j || (json_type(j) == JSON_STRING && strcmp(json_str(j), "medium") == 0 && strcmp(key, "text") == 0))
+    if (!j || (json_type(j) == JSON_STRING && strcmp(json_str(j), "medium") == 0 &&
+               strcmp(key, "text") == 0))
         return 0;
-    return body_refused(ret, "unsupported_parameter", key, "%s.%s is not supported by this server; leave it out", key, inner);
+    return body_refused(ret, "unsupported_parameter", key,
+                        "%s.%s is not supported by this server; leave it out", key, inner);
 }
 
 static int read_refused(const json *o, struct http_error *ret)
@@ -67,7 +80,8 @@ static int read_refused(const json *o, struct http_error *ret)
     const char *truncation = NULL;
     int rc;
     if ((rc = body_refuse(o, refusals, sizeof(refusals) / sizeof(*refusals), ret)) ||
-        (rc = refuse_inner(o, "reasoning", "effort", ret)) || (rc = refuse_inner(o, "reasoning", "summary", ret)) ||
+        (rc = refuse_inner(o, "reasoning", "effort", ret)) ||
+        (rc = refuse_inner(o, "reasoning", "summary", ret)) ||
         (rc = refuse_inner(o, "text", "verbosity", ret)) ||
         (rc = body_str(o, "truncation", "truncation", &truncation, ret)))
         return rc;
@@ -75,8 +89,10 @@ static int read_refused(const json *o, struct http_error *ret)
         return 0;
     if (strcmp(truncation, "auto") == 0)
         return body_refused(ret, "unsupported_parameter", "truncation",
-                            "truncation: \"auto\" is not supported yet; a turn that doesn't fit is refused (\"disabled\")");
-    return body_refused(ret, "invalid_value", "truncation", "truncation: \"%.64s\" is neither auto nor disabled", truncation);
+                            "truncation: \"auto\" is not supported yet; a turn that doesn't fit is "
+                            "refused (\"disabled\")");
+    return body_refused(ret, "invalid_value", "truncation",
+                        "truncation: \"%.64s\" is neither auto nor disabled", truncation);
 }
 
 /* `conversation`: an id, or {"id"}. */
@@ -88,7 +104,8 @@ static int read_conversation(const json *o, const char **ret, struct http_error 
     int rc = body_str(j, "id", "conversation.id", ret, ret_error);
     if (rc || *ret)
         return rc;
-    return body_refused(ret_error, "invalid_value", "conversation.id", "conversation.id is missing");
+    return body_refused(ret_error, "invalid_value", "conversation.id",
+                        "conversation.id is missing");
 }
 
 static int read_input(struct ask *ask, struct http_error *ret)
@@ -102,7 +119,8 @@ static int read_input(struct ask *ask, struct http_error *ret)
         return items_of_text(json_str(j), &ask->t->arena, &ask->input, ret);
     if (json_type(j) == JSON_ARRAY)
         return items_parse(j, "input", LIMIT_MESSAGES, &ask->t->arena, &ask->input, ret);
-    return body_refused(ret, "invalid_type", "input", "input: string or array of items expected, %s given",
+    return body_refused(ret, "invalid_type", "input",
+                        "input: string or array of items expected, %s given",
                         json_type_name(json_type(j)));
 }
 
@@ -115,7 +133,8 @@ static int read_parent(struct ask *ask, struct http_error *ret)
     rc = body_str(hearth, "parent", "hearth.parent", &ask->parent, ret);
     if (rc || !ask->parent || ask->api->conversation)
         return rc;
-    return body_refused(ret, "invalid_value", "hearth.parent", "hearth.parent names a message of `conversation`, which is missing");
+    return body_refused(ret, "invalid_value", "hearth.parent",
+                        "hearth.parent names a message of `conversation`, which is missing");
 }
 
 static int check_together(const struct response *api, struct http_error *ret)
@@ -124,7 +143,9 @@ static int check_together(const struct response *api, struct http_error *ret)
         return body_refused(ret, "invalid_value", "previous_response_id",
                             "conversation and previous_response_id can't be used together");
     if (api->conversation && !api->is_stored)
-        return body_refused(ret, "invalid_value", "store", "store: false, but the items of a conversation are stored: leave one of the two out");
+        return body_refused(
+            ret, "invalid_value", "store",
+            "store: false, but the items of a conversation are stored: leave one of the two out");
     return 0;
 }
 
@@ -148,8 +169,9 @@ static int read_body(struct ask *ask, struct http_error *ret)
         (rc = body_str(o, "previous_response_id", "previous_response_id", &api->previous, ret)) ||
         (rc = body_str(o, "instructions", "instructions", &api->instructions, ret)) ||
         (rc = body_bool(o, "store", "store", &api->is_stored, ret)) ||
-        (rc = metadata_parse(o, &ask->t->arena, &api->metadata, ret)) || (rc = check_together(api, ret)) ||
-        (rc = read_parent(ask, ret)) || (rc = read_input(ask, ret)))
+        (rc = metadata_parse(o, &ask->t->arena, &api->metadata, ret)) ||
+        (rc = check_together(api, ret)) || (rc = read_parent(ask, ret)) ||
+        (rc = read_input(ask, ret)))
         return rc;
     if ((rc = keep(ask, &api->conversation, ret)) || (rc = keep(ask, &api->previous, ret)) ||
         (rc = keep(ask, &api->instructions, ret)))
@@ -170,7 +192,8 @@ static int find_parent(struct ask *ask, struct http_error *ret)
     if (memory_message_find(ask->h->memory, ask->r->owner, ask->parent, &m, &ask->t->arena, &e))
         return items_error(ret, &e, "hearth.parent");
     if (m.conversation != ask->conversation) {
-        http_error_set(ret, 404, "not_found", "hearth.parent", "no message '%s' in %s", ask->parent, ask->api->conversation);
+        http_error_set(ret, 404, "not_found", "hearth.parent", "no message '%s' in %s", ask->parent,
+                       ask->api->conversation);
         return ERR_NOTFOUND;
     }
     ask->tip = m.row;
@@ -183,7 +206,8 @@ static int find_conversation(struct ask *ask, struct http_error *ret)
     struct err e;
     struct memory_conversation c = {0};
     bool is_parked;
-    if (memory_conversation_find(ask->h->memory, ask->r->owner, ask->api->conversation, &c, &ask->t->arena, &e))
+    if (memory_conversation_find(ask->h->memory, ask->r->owner, ask->api->conversation, &c,
+                                 &ask->t->arena, &e))
         return items_error(ret, &e, "conversation");
     ask->conversation = c.row;
     ask->tip = c.tip;
@@ -200,11 +224,13 @@ static int find_previous(struct ask *ask, struct http_error *ret)
 {
     struct err e;
     struct memory_response previous = {0};
-    if (memory_response_find(ask->h->memory, ask->r->owner, ask->api->previous, &previous, &ask->t->arena, &e)) {
+    if (memory_response_find(ask->h->memory, ask->r->owner, ask->api->previous, &previous,
+                             &ask->t->arena, &e)) {
         items_error(ret, &e, "previous_response_id");
         if (e.code == ERR_NOTFOUND)
             http_error_set(ret, 404, "previous_response_not_found", "previous_response_id",
-                           "no response '%.64s' (one made with store: false can't be continued)", ask->api->previous);
+                           "no response '%.64s' (one made with store: false can't be continued)",
+                           ask->api->previous);
         return e.code;
     }
     ask->conversation = previous.conversation;
@@ -223,7 +249,9 @@ static int locate(struct ask *ask, struct http_error *ret)
 
 static enum chat_role chat_role_of(enum memory_role role)
 {
-    return role == MEMORY_SYSTEM ? CHAT_SYSTEM : role == MEMORY_ASSISTANT ? CHAT_ASSISTANT : CHAT_USER;
+    return role == MEMORY_SYSTEM      ? CHAT_SYSTEM
+           : role == MEMORY_ASSISTANT ? CHAT_ASSISTANT
+                                      : CHAT_USER;
 }
 
 static int fill_window(struct ask *ask, struct http_error *ret)
@@ -241,7 +269,8 @@ static int fill_window(struct ask *ask, struct http_error *ret)
     }
     if (rc)
         return rc;
-    /* No input: the question is the stored one before (a regeneration, or items that were added). */
+    /* No input: the question is the stored one before (a regeneration, or items that were added).
+     * */
     bool has_question = t->window.n > 0 && t->window.v[t->window.n - 1].role == CHAT_USER;
     if (ask->input.n > 0 || (has_question && ask->tip))
         return 0;
@@ -252,7 +281,8 @@ static int fill_window(struct ask *ask, struct http_error *ret)
 static int render(struct ask *ask, struct http_error *ret)
 {
     int rc = fill_window(ask, ret);
-    /* A client that sends its own copy of what was said: our words in it are read as the tokens we wrote. */
+    /* A client that sends its own copy of what was said: our words in it are read as the tokens we
+     * wrote. */
     if (rc == 0 && ask->conversation == 0)
         rc = prepare_replies(ask->h, ask->t, ret);
     if (rc == 0)
@@ -321,7 +351,8 @@ static int store(struct ask *ask, struct http_error *ret)
 
 /* ---- POST /v1/responses, …/input_tokens ---- */
 
-static int ask_init(struct ask *ask, struct history *h, struct request *r, const json *body, struct http_error *ret)
+static int ask_init(struct ask *ask, struct history *h, struct request *r, const json *body,
+                    struct http_error *ret)
 {
     *ask = (struct ask){.h = h, .r = r, .body = body};
     ask->t = turn_new(h->d, r, &wire_response, "resp_");
@@ -343,7 +374,8 @@ static void ask_done(struct ask *ask)
     turn_free(ask->t);
 }
 
-int api_response_create(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret)
+int api_response_create(struct history *h, struct request *r, const struct route_args *args,
+                        struct http_error *ret)
 {
     (void)args;
     json *body = NULL;
@@ -351,8 +383,8 @@ int api_response_create(struct history *h, struct request *r, const struct route
     int rc;
     if ((rc = body_parse(r, &body, ret)))
         return rc;
-    if ((rc = ask_init(&ask, h, r, body, ret)) || (rc = read_body(&ask, ret)) || (rc = locate(&ask, ret)) ||
-        (rc = render(&ask, ret)) || (rc = store(&ask, ret)))
+    if ((rc = ask_init(&ask, h, r, body, ret)) || (rc = read_body(&ask, ret)) ||
+        (rc = locate(&ask, ret)) || (rc = render(&ask, ret)) || (rc = store(&ask, ret)))
         goto done;
     history_submit(h, ask.t);
     ask.t = NULL;
@@ -362,7 +394,8 @@ done:
     return rc;
 }
 
-int api_input_tokens(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret)
+int api_input_tokens(struct history *h, struct request *r, const struct route_args *args,
+                     struct http_error *ret)
 {
     (void)args;
     json *body = NULL;
@@ -392,15 +425,16 @@ done:
 
 /* ---- stored responses ---- */
 
-static int find(struct history *h, const struct request *r, const char *id, struct memory_response *ret,
-                struct arena *a, struct http_error *ret_error)
+static int find(struct history *h, const struct request *r, const char *id,
+                struct memory_response *ret, struct arena *a, struct http_error *ret_error)
 {
     struct err e;
     int rc = memory_response_find(h->memory, r->owner, id, ret, a, &e);
     return rc ? items_error(ret_error, &e, "response_id") : 0;
 }
 
-int api_response_get(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret)
+int api_response_get(struct history *h, struct request *r, const struct route_args *args,
+                     struct http_error *ret)
 {
     struct memory_response found = {0};
     struct arena a;
@@ -408,7 +442,8 @@ int api_response_get(struct history *h, struct request *r, const struct route_ar
     char *stream = NULL;
     if (request_query(r, "stream", &stream) == 0 && strcmp(stream, "true") == 0) {
         free(stream);
-        return body_refused(ret, "unsupported_parameter", "stream", "a stored response is not streamed again");
+        return body_refused(ret, "unsupported_parameter", "stream",
+                            "a stored response is not streamed again");
     }
     free(stream);
     arena_init(&a, ITEMS_ARENA_BYTES);
@@ -422,7 +457,8 @@ int api_response_get(struct history *h, struct request *r, const struct route_ar
     return rc;
 }
 
-int api_response_delete(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret)
+int api_response_delete(struct history *h, struct request *r, const struct route_args *args,
+                        struct http_error *ret)
 {
     struct err e;
     if (memory_response_remove(h->memory, r->owner, args->v[0], &e))
@@ -435,8 +471,8 @@ int api_response_delete(struct history *h, struct request *r, const struct route
     return HANDLED;
 }
 
-static int list_input(struct history *h, const struct request *r, const struct memory_response *found, struct arena *a,
-                      struct http_error *ret)
+static int list_input(struct history *h, const struct request *r,
+                      const struct memory_response *found, struct arena *a, struct http_error *ret)
 {
     struct err e;
     struct memory_page page;

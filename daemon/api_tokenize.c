@@ -1,11 +1,12 @@
 /*
  * POST /tokenize: what a text, or a whole chat, is in tokens.
  *
- *      {"content": "…"[, "add_special": bool, "with_pieces": bool]}   → {"tokens": [id, …], "count"}
+ *      {"content": "…"[, "add_special": bool, "with_pieces": bool]}  → {"tokens": [id …], "count"}
  *      {"messages": [{"role", "content"}, …][, "add_generation_prompt": bool]}
  *
- * "text" and "prompt" are taken for "content". Text never gives control tokens; a chat has those of its template. With pieces each token is {"id", "piece"}, and the piece is an array of bytes when it
- * isn't UTF-8 by itself.
+ * "text" and "prompt" are taken for "content". Text never gives control tokens; a chat has those of
+ * its template. With pieces each token is {"id", "piece"}, and the piece is an array of bytes when
+ * it isn't UTF-8 by itself.
  */
 #include <string.h>
 
@@ -30,14 +31,17 @@ static int read_ask(const json *o, struct ask *ret, struct http_error *ret_error
     if (rc || (rc = body_array(o, "messages", &ret->messages, ret_error)) ||
         (rc = body_bool(o, "add_special", "add_special", &ret->add_special, ret_error)) ||
         (rc = body_bool(o, "with_pieces", "with_pieces", &ret->with_pieces, ret_error)) ||
-        (rc = body_bool(o, "add_generation_prompt", "add_generation_prompt", &ret->add_generation_prompt, ret_error)))
+        (rc = body_bool(o, "add_generation_prompt", "add_generation_prompt",
+                        &ret->add_generation_prompt, ret_error)))
         return rc;
     if (!ret->content == !ret->messages)
-        return body_refused(ret_error, "invalid_value", "content", "one of content and messages is expected");
+        return body_refused(ret_error, "invalid_value", "content",
+                            "one of content and messages is expected");
     return 0;
 }
 
-static int encode_text(const struct history *h, const struct ask *ask, struct ids *ret, struct http_error *ret_error)
+static int encode_text(const struct history *h, const struct ask *ask, struct ids *ret,
+                       struct http_error *ret_error)
 {
     struct err e;
     const struct tok *tok = engine_tok(h->engine);
@@ -53,8 +57,8 @@ static int encode_text(const struct history *h, const struct ask *ask, struct id
 }
 
 /* The messages come through the same reader as a chat's, into a turn that is never run. */
-static int encode_chat(const struct history *h, const json *o, const struct ask *ask, struct turn *t, struct ids *ret,
-                       struct http_error *ret_error)
+static int encode_chat(const struct history *h, const json *o, const struct ask *ask,
+                       struct turn *t, struct ids *ret, struct http_error *ret_error)
 {
     struct err e;
     const struct chat *chat = engine_chat(h->engine);
@@ -62,7 +66,8 @@ static int encode_chat(const struct history *h, const json *o, const struct ask 
     if (rc)
         return rc;
     if (!chat)
-        return body_refused(ret_error, "unsupported_parameter", "messages", "model %s has no chat template", t->model);
+        return body_refused(ret_error, "unsupported_parameter", "messages",
+                            "model %s has no chat template", t->model);
     struct chat_rendering to = {.ids = ret};
     rc = chat_render(chat, t->window.v, t->window.n, ask->add_generation_prompt, &to, &e);
     if (rc)
@@ -85,7 +90,8 @@ static void add_piece(json *tokens, const struct tok *tok, int32_t id)
         json_add_int(bytes, (unsigned char)piece[i]);
 }
 
-static void reply_ids(struct history *h, const struct request *r, const struct ask *ask, const struct ids *ids)
+static void reply_ids(struct history *h, const struct request *r, const struct ask *ask,
+                      const struct ids *ids)
 {
     struct buf body;
     buf_init(&body, WIRE_BODY_BYTES);
@@ -106,7 +112,8 @@ static void reply_ids(struct history *h, const struct request *r, const struct a
     history_reply(h, r, 200, &body);
 }
 
-int api_tokenize(struct history *h, struct request *r, const struct route_args *args, struct http_error *ret)
+int api_tokenize(struct history *h, struct request *r, const struct route_args *args,
+                 struct http_error *ret)
 {
     (void)args;
     json *o = NULL;

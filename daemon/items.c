@@ -52,7 +52,8 @@ static int check_type(const json *item, const char *field, struct http_error *re
     if (rc || !type || strcmp(type, "message") == 0)
         return rc;
     return body_refused(ret, "unsupported_parameter", name,
-                        "%s: items of type \"%.*s\" are not supported; \"message\" is", name, SHOWN_BYTES, type);
+                        "%s: items of type \"%.*s\" are not supported; \"message\" is", name,
+                        SHOWN_BYTES, type);
 }
 
 /* How an answer ended and who wrote it, as exports tell it; a person's words have neither. */
@@ -75,16 +76,17 @@ static int parse_answer(const json *item, const char *field, struct arena *a,
     return model && !m->model ? out_of_memory(ret) : 0;
 }
 
-static int parse_one(const json *item, const char *field, struct arena *a, struct memory_new_message *ret,
-                     struct http_error *ret_error)
+static int parse_one(const json *item, const char *field, struct arena *a,
+                     struct memory_new_message *ret, struct http_error *ret_error)
 {
     struct body_text text;
     enum chat_role role = CHAT_NONE;
     int rc;
     if (json_type(item) != JSON_OBJECT)
-        return body_refused(ret_error, "invalid_type", field, "%s: object expected, %s given", field,
-                            json_type_name(json_type(item)));
-    if ((rc = check_type(item, field, ret_error)) || (rc = body_role(item, field, &role, ret_error)) ||
+        return body_refused(ret_error, "invalid_type", field, "%s: object expected, %s given",
+                            field, json_type_name(json_type(item)));
+    if ((rc = check_type(item, field, ret_error)) ||
+        (rc = body_role(item, field, &role, ret_error)) ||
         (rc = body_content(item, field, a, &text, ret_error)))
         return rc;
     if (!text.s && role != CHAT_ASSISTANT)
@@ -98,12 +100,13 @@ static int parse_one(const json *item, const char *field, struct arena *a, struc
     return role == CHAT_ASSISTANT ? parse_answer(item, field, a, ret, ret_error) : 0;
 }
 
-int items_parse(const json *array, const char *field, size_t max, struct arena *a, struct items *ret,
-                struct http_error *ret_error)
+int items_parse(const json *array, const char *field, size_t max, struct arena *a,
+                struct items *ret, struct http_error *ret_error)
 {
     size_t n = json_count(array), i = 0;
     if (n > max)
-        return body_refused(ret_error, "invalid_value", field, "%s: %zu items, at most %zu are taken", field, n, max);
+        return body_refused(ret_error, "invalid_value", field,
+                            "%s: %zu items, at most %zu are taken", field, n, max);
     struct memory_new_message *v = arena_array(a, n, sizeof(*v));
     if (!v)
         return out_of_memory(ret_error);
@@ -118,14 +121,16 @@ int items_parse(const json *array, const char *field, size_t max, struct arena *
     return 0;
 }
 
-int items_of_text(const char *text, struct arena *a, struct items *ret, struct http_error *ret_error)
+int items_of_text(const char *text, struct arena *a, struct items *ret,
+                  struct http_error *ret_error)
 {
     size_t n = strlen(text);
     struct memory_new_message *v = arena_array(a, 1, sizeof(*v));
     char *copy = arena_copy(a, text, n);
     if (!v || !copy)
         return out_of_memory(ret_error);
-    *v = (struct memory_new_message){.role = MEMORY_USER, .text = copy, .n_text = n, .status = MEMORY_STORED};
+    *v = (struct memory_new_message){
+        .role = MEMORY_USER, .text = copy, .n_text = n, .status = MEMORY_STORED};
     *ret = (struct items){.v = v, .n = 1};
     return 0;
 }
@@ -239,25 +244,28 @@ static int page_limit(const char *text, int *ret, struct http_error *ret_error)
     errno = 0;
     long v = strtol(text, &end, 10);
     if (errno || *end || end == text || v < 1 || v > MEMORY_PAGE_MAX)
-        return body_refused(ret_error, "invalid_value", "limit", "limit: \"%.*s\" is not a whole number from 1 to %d",
-                            SHOWN_BYTES, text, MEMORY_PAGE_MAX);
+        return body_refused(ret_error, "invalid_value", "limit",
+                            "limit: \"%.*s\" is not a whole number from 1 to %d", SHOWN_BYTES, text,
+                            MEMORY_PAGE_MAX);
     *ret = (int)v;
     return 0;
 }
 
-int items_page(const struct request *r, struct arena *a, struct memory_page *ret, struct http_error *ret_error)
+int items_page(const struct request *r, struct arena *a, struct memory_page *ret,
+               struct http_error *ret_error)
 {
     const char *limit, *order, *after;
     struct memory_page page = {.limit = PAGE_DEFAULT};
     int rc;
-    if ((rc = query(r, "limit", a, &limit, ret_error)) || (rc = query(r, "order", a, &order, ret_error)) ||
+    if ((rc = query(r, "limit", a, &limit, ret_error)) ||
+        (rc = query(r, "order", a, &order, ret_error)) ||
         (rc = query(r, "after", a, &after, ret_error)))
         return rc;
     if (limit && (rc = page_limit(limit, &page.limit, ret_error)))
         return rc;
     if (order && strcmp(order, "asc") != 0 && strcmp(order, "desc") != 0)
-        return body_refused(ret_error, "invalid_value", "order", "order: \"%.*s\" is neither asc nor desc", SHOWN_BYTES,
-                            order);
+        return body_refused(ret_error, "invalid_value", "order",
+                            "order: \"%.*s\" is neither asc nor desc", SHOWN_BYTES, order);
     page.is_ascending = order && strcmp(order, "asc") == 0;
     page.after = after && *after ? after : NULL;
     *ret = page;
@@ -278,17 +286,21 @@ static int check_pair(const json *map, const json *member, struct http_error *re
 {
     const char *key = json_key(member);
     if (json_type(member) != JSON_STRING)
-        return body_refused(ret, "invalid_type", "metadata", "metadata: \"%.*s\" is a %s; strings are taken", SHOWN_BYTES,
-                            key, json_type_name(json_type(member)));
+        return body_refused(ret, "invalid_type", "metadata",
+                            "metadata: \"%.*s\" is a %s; strings are taken", SHOWN_BYTES, key,
+                            json_type_name(json_type(member)));
     if (n_chars(key) > LIMIT_METADATA_KEY)
-        return body_refused(ret, "invalid_value", "metadata", "metadata: a key of %zu characters; at most %d are taken",
-                            n_chars(key), LIMIT_METADATA_KEY);
-    if (n_chars(json_str(member)) > LIMIT_METADATA_VALUE)
         return body_refused(ret, "invalid_value", "metadata",
-                            "metadata: the value of \"%.*s\" has %zu characters; at most %d are taken", SHOWN_BYTES, key,
-                            n_chars(json_str(member)), LIMIT_METADATA_VALUE);
+                            "metadata: a key of %zu characters; at most %d are taken", n_chars(key),
+                            LIMIT_METADATA_KEY);
+    if (n_chars(json_str(member)) > LIMIT_METADATA_VALUE)
+        return body_refused(
+            ret, "invalid_value", "metadata",
+            "metadata: the value of \"%.*s\" has %zu characters; at most %d are taken", SHOWN_BYTES,
+            key, n_chars(json_str(member)), LIMIT_METADATA_VALUE);
     if (json_has_duplicate(map, key))
-        return body_refused(ret, "invalid_value", "metadata", "metadata: \"%.*s\" occurs twice", SHOWN_BYTES, key);
+        return body_refused(ret, "invalid_value", "metadata", "metadata: \"%.*s\" occurs twice",
+                            SHOWN_BYTES, key);
     return 0;
 }
 
@@ -301,8 +313,9 @@ int metadata_parse(const json *o, struct arena *a, const char **ret, struct http
     if (rc || !map)
         return rc;
     if (json_count(map) > LIMIT_METADATA_PAIRS)
-        return body_refused(ret_error, "invalid_value", "metadata", "metadata: %zu pairs, at most %d are taken",
-                            json_count(map), LIMIT_METADATA_PAIRS);
+        return body_refused(ret_error, "invalid_value", "metadata",
+                            "metadata: %zu pairs, at most %d are taken", json_count(map),
+                            LIMIT_METADATA_PAIRS);
     for (const json *it = json_first(map); it; it = json_next(it))
         if ((rc = check_pair(map, it, ret_error)))
             return rc;

@@ -2,9 +2,9 @@
  * Items: messages as the Responses and Conversations APIs write them, in both directions, and the
  * pages that list them.
  *
- *      {"id", "type": "message", "role", "status", "content": [{"type": "input_text" |
- *                                                           "output_text", "text", …}],
- *       "hearth": {"created_at", "parent", "status"[, "model", "finish"]}}
+ *      {"id", "type": "message", "role", "status",
+ *       "content": [{"type": "input_text" | "output_text", "text", …}],
+ *       "hearth": {"created_at", "status"[, "model", "finish"]}}
  */
 #ifndef HEARTH_DAEMON_ITEMS_H
 #define HEARTH_DAEMON_ITEMS_H

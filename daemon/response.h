@@ -9,12 +9,12 @@
 #include "daemon/turn.h"
 
 struct response {
-    const char *conversation;          /* its id, or NULL */
-    const char *previous;              /* previous_response_id, or NULL */
-    const char *instructions;          /* or NULL */
-    const char *metadata;              /* JSON text, or NULL */
-    bool is_stored;                    /* `store` */
-    char item_id[MEMORY_ID_BYTES];     /* of the output message */
+    const char *conversation;      /* its id, or NULL */
+    const char *previous;          /* previous_response_id, or NULL */
+    const char *instructions;      /* or NULL */
+    const char *metadata;          /* JSON text, or NULL */
+    bool is_stored;                /* `store` */
+    char item_id[MEMORY_ID_BYTES]; /* of the output message */
 };
 
 /* The response object as it stands; with `has_output` the message is in it, else output is [].

@@ -1,19 +1,20 @@
 /*
  * OpenAI's Responses: one object, and a stream of typed events that build it.
  *
- *      response.created · response.in_progress · response.output_item.added · response.content_part.added
+ *      response.created · response.in_progress
+ *      response.output_item.added · response.content_part.added
  *      response.output_text.delta …
  *      response.output_text.done · response.content_part.done · response.output_item.done
  *      response.completed | response.incomplete | response.failed           with the full output
  *
- * Each has an `event:` line, its `type` and a `sequence_number` that rises by one from 0. No [DONE]. A failure leaves the three `done`s out: what was sent stays sent, and the last event says
+ * Each has an `event:` line, its `type` and a `sequence_number` that rises by one from 0. No
+ * [DONE]. A failure leaves the three `done`s out: what was sent stays sent, and the last event says
  * what it was worth.
  */
 #include "daemon/response.h"
 
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/sse.h"
 #include "daemon/items.h"
 #include "daemon/wire.h"
@@ -62,9 +63,9 @@ static json *part_json(const char *text, size_t n)
 static json *message_json(const struct turn *t, bool has_content)
 {
     json *o = json_object();
-    const char *status = t->finish == TURN_RUNNING                             ? "in_progress"
+    const char *status = t->finish == TURN_RUNNING                            ? "in_progress"
                          : t->finish == TURN_EOG || t->finish == TURN_STOPPED ? "completed"
-                                                                               : "incomplete";
+                                                                              : "incomplete";
     json_set_str(o, "id", api_of(t)->item_id);
     json_set_str(o, "type", "message");
     json_set_str(o, "status", status);
@@ -96,19 +97,27 @@ static void set_str_or_null(json *o, const char *key, const char *s)
         json_set_null(o, key);
 }
 
+/* Seconds since 1970. Not the clock: the stored object and the one that is sent must be equal. */
+static int64_t ended_at(const struct turn *t)
+{
+    return t->created_at + (t->stats.t_ended - t->stats.t_arrived) / 1000000;
+}
+
 /* How it ended: status, error, incomplete_details, usage. */
 static void set_end(json *o, const struct turn *t)
 {
     json_set_str(o, "status", status_of(t));
     if (t->finish == TURN_FAILED) {
         json *error = json_set(o, "error", json_object());
-        json_set_str(error, "code", "server_error"); /* OpenAI's list of codes is closed, and strictly typed clients know it */
+        /* OpenAI's list of codes is closed, and strictly typed clients know it. */
+        json_set_str(error, "code", "server_error");
         json_set_str(error, "message", t->error.message);
     } else {
         json_set_null(o, "error");
     }
     if (t->finish == TURN_LENGTH)
-        json_set_str(json_set(o, "incomplete_details", json_object()), "reason", "max_output_tokens");
+        json_set_str(json_set(o, "incomplete_details", json_object()), "reason",
+                     "max_output_tokens");
     else
         json_set_null(o, "incomplete_details");
     if (t->finish == TURN_RUNNING) {
@@ -117,7 +126,7 @@ static void set_end(json *o, const struct turn *t)
     } else {
         json_set(o, "usage", usage_json(t));
         if (turn_finish_reason(t))
-            json_set_int(o, "completed_at", clock_wall_s());
+            json_set_int(o, "completed_at", ended_at(t));
         else
             json_set_null(o, "completed_at");
     }
@@ -146,7 +155,8 @@ static void set_echo(json *o, const struct turn *t)
     json_set_str(o, "service_tier", "default");
     json_set_bool(o, "store", r->is_stored);
     json_set_num(o, "temperature", t->params.sample.temperature);
-    json_set_str(json_set(json_set(o, "text", json_object()), "format", json_object()), "type", "text");
+    json_set_str(json_set(json_set(o, "text", json_object()), "format", json_object()), "type",
+                 "text");
     json_set_str(o, "tool_choice", "auto");
     json_set(o, "tools", json_array());
     json_set_int(o, "top_logprobs", 0);
@@ -234,10 +244,12 @@ static void begin(struct turn *t, struct buf *b)
     part_event(t, "response.content_part.added", "", 0, b);
 }
 
-/* One a token: written by hand, as a tree would cost more than the rest of the step outside the model. */
+/* One a token: written by hand, as a tree would cost more than the rest of the step outside the
+ * model. */
 static void delta(struct turn *t, const char *text, size_t n, struct buf *b)
 {
-    buf_str(b, "event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"item_id\":\"");
+    buf_str(b, "event: response.output_text.delta\ndata: "
+               "{\"type\":\"response.output_text.delta\",\"item_id\":\"");
     buf_str(b, api_of(t)->item_id);
     buf_str(b, "\",\"output_index\":0,\"content_index\":0,\"delta\":");
     json_write_str(b, text, n);
@@ -253,7 +265,8 @@ static void end(struct turn *t, struct buf *b)
     event_write(t, done, o, b);
     part_event(t, "response.content_part.done", text_of(t), t->text.len, b);
     item_event(t, "response.output_item.done", true, b);
-    response_event(t, t->finish == TURN_LENGTH ? "response.incomplete" : "response.completed", true, b);
+    response_event(t, t->finish == TURN_LENGTH ? "response.incomplete" : "response.completed", true,
+                   b);
 }
 
 static void fail(struct turn *t, struct buf *b)

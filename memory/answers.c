@@ -4,8 +4,9 @@
  *      begin: generating ──► flush, flush … ──► end: complete | interrupted | failed
  *                       ╰──► the daemon dies ──► interrupted, at the next open
  *
- * Begin and flushes are NORMAL: they survive a crash of the daemon, and the fsync of each would be felt. The end is FULL and carries all that
- * belongs to the answer (token ids, statistics, the stored response) in one transaction.
+ * Begin and flushes are NORMAL: they survive a crash of the daemon, and the fsync of each would be
+ * felt. The end is FULL and carries all that belongs to the answer (token ids, statistics, the
+ * stored response) in one transaction.
  */
 #include "memory/internal.h"
 
@@ -77,10 +78,9 @@ static int insert_turn(struct memory *m, int64_t answer, const struct memory_tur
                              " ?11, ?12, ?13, ?14, ?15, ?16)",
                              e);
     const int64_t values[] = {
-        answer,           t->prompt_tokens,   t->completion_tokens, t->cached_tokens,
-        t->cached_ram,    t->cached_disk,     t->cached_shared,     t->computed_tokens,
-        t->queue_us,      t->restore_us,      t->prefill_us,        t->ttft_us,
-        t->decode_us,     t->saved_us,
+        answer,         t->prompt_tokens, t->completion_tokens, t->cached_tokens, t->cached_ram,
+        t->cached_disk, t->cached_shared, t->computed_tokens,   t->queue_us,      t->restore_us,
+        t->prefill_us,  t->ttft_us,       t->decode_us,         t->saved_us,
     };
     const int n = (int)(sizeof(values) / sizeof(values[0]));
     for (int i = 0; i < n; i++)

@@ -1,9 +1,10 @@
 /*
  * Conversations: who owns what, by name, by last use.
  *
- * What can be told from the messages isn't stored beside them: count, tip (the newest row), model (of the newest answer) and, while
- * nobody has set one, the title (the first line of the first user message) are asked for when a conversation is read. So
- * none of them can be wrong, and a deleted message leaves no word in a title.
+ * What can be told from the messages isn't stored beside them: count, tip (the newest row), model
+ * (of the newest answer) and, while nobody has set one, the title (the first line of the first user
+ * message) are asked for when a conversation is read. So none of them can be wrong, and a deleted
+ * message leaves no word in a title.
  */
 #include "memory/internal.h"
 
@@ -29,7 +30,8 @@ static const char *nothing_named(const char *id)
     return id ? id : "(none)";
 }
 
-/* The first line with something in it, white space at its ends taken off, cut at TITLE_CHARS characters. */
+/* The first line with something in it, white space at its ends taken off, cut at TITLE_CHARS
+ * characters. */
 static char *derive_title(const char *text, size_t n, struct arena *a)
 {
     size_t from = 0;
@@ -91,8 +93,8 @@ static int read_one(struct stmt *s, const char *id, struct memory_conversation *
 int memory_conversation_by_row(struct memory *m, int64_t row, struct memory_conversation *ret,
                                struct arena *a, struct err *e)
 {
-    struct stmt *s = db_stmt(
-        m->db, "SELECT " CONVERSATION_COLUMNS " FROM conversation c WHERE c.row = ?1", e);
+    struct stmt *s =
+        db_stmt(m->db, "SELECT " CONVERSATION_COLUMNS " FROM conversation c WHERE c.row = ?1", e);
     stmt_int(s, 1, row);
     return read_one(s, NULL, ret, a, e);
 }
@@ -117,12 +119,13 @@ int memory_conversation_add(struct memory *m, const char *owner, const char *met
     int rc = db_begin(m->db, DB_FULL, e);
     if (rc < 0)
         return rc;
-    struct stmt *s = db_stmt(
-        m->db,
-        "INSERT INTO conversation (id, owner, metadata, is_hidden, created_at, updated_at, activity)"
-        " VALUES (?1, ?2, ?3, ?4, ?5, ?5,"
-        " (SELECT ifnull(max(activity), 0) + 1 FROM conversation WHERE owner = ?2 AND is_hidden = ?4))",
-        e);
+    struct stmt *s = db_stmt(m->db,
+                             "INSERT INTO conversation (id, owner, metadata, is_hidden, "
+                             "created_at, updated_at, activity)"
+                             " VALUES (?1, ?2, ?3, ?4, ?5, ?5,"
+                             " (SELECT ifnull(max(activity), 0) + 1 FROM conversation WHERE owner "
+                             "= ?2 AND is_hidden = ?4))",
+                             e);
     stmt_str(s, 1, id);
     stmt_str(s, 2, owner);
     stmt_str(s, 3, metadata ? metadata : "{}");
@@ -140,13 +143,13 @@ int memory_conversation_add(struct memory *m, const char *owner, const char *met
 
 int conversation_touch(struct memory *m, int64_t row, struct err *e)
 {
-    struct stmt *s = db_stmt(
-        m->db,
-        "UPDATE conversation SET updated_at = max(updated_at, ?2), activity ="
-        " (SELECT max(o.activity) + 1 FROM conversation o"
-        "  WHERE o.owner = conversation.owner AND o.is_hidden = conversation.is_hidden)"
-        " WHERE row = ?1",
-        e);
+    struct stmt *s =
+        db_stmt(m->db,
+                "UPDATE conversation SET updated_at = max(updated_at, ?2), activity ="
+                " (SELECT max(o.activity) + 1 FROM conversation o"
+                "  WHERE o.owner = conversation.owner AND o.is_hidden = conversation.is_hidden)"
+                " WHERE row = ?1",
+                e);
     stmt_int(s, 1, row);
     stmt_int(s, 2, clock_wall_s());
     int rc = stmt_run(s, e);
@@ -179,10 +182,11 @@ int memory_conversation_set(struct memory *m, int64_t row, const char *title, co
 static int delete_found(struct memory *m, const char *owner, const char *id, int64_t *ret_n,
                         struct err *e)
 {
-    struct stmt *s = db_stmt(m->db,
-                             "SELECT c.row, (SELECT count(*) FROM message WHERE conversation = c.row)"
-                             " FROM conversation c WHERE c.id = ?1 AND c.owner = ?2",
-                             e);
+    struct stmt *s =
+        db_stmt(m->db,
+                "SELECT c.row, (SELECT count(*) FROM message WHERE conversation = c.row)"
+                " FROM conversation c WHERE c.id = ?1 AND c.owner = ?2",
+                e);
     stmt_str(s, 1, id);
     stmt_str(s, 2, owner);
     int rc = stmt_step(s, e);
@@ -226,8 +230,8 @@ static int page_start(struct memory *m, const char *owner, const struct memory_p
         return 0;
     }
     struct stmt *s = db_stmt(
-        m->db,
-        "SELECT activity FROM conversation WHERE id = ?1 AND owner = ?2 AND is_hidden = 0", e);
+        m->db, "SELECT activity FROM conversation WHERE id = ?1 AND owner = ?2 AND is_hidden = 0",
+        e);
     stmt_str(s, 1, page->after);
     stmt_str(s, 2, owner);
     int rc = stmt_step(s, e);

@@ -2,9 +2,10 @@
  * The SQLite door.
  *
  * What is set here and why:
- *   - NO_CKPT_ON_CLOSE until db_accept: closing the last connection copies the WAL into the database and deletes it, which is a
- *     change to a file that may not be ours.
- *   - synchronous is changed between transactions only (SQLite refuses it inside), and only when it differs: FULL syncs the WAL at each commit, NORMAL at checkpoints.
+ *   - NO_CKPT_ON_CLOSE until db_accept: closing the last connection copies the WAL into the
+ *     database and deletes it: a change to a file that may not be ours.
+ *   - synchronous is changed between transactions only (SQLite refuses it inside), and only when it
+ *     differs: FULL syncs the WAL at each commit, NORMAL at checkpoints.
  *   - secure_delete zeroes what is deleted; the WAL's old frames go with a TRUNCATE checkpoint.
  *   - NOMUTEX: one thread uses the connection.
  */
@@ -120,7 +121,8 @@ int db_accept(struct db *db, struct err *e)
     struct stmt *s = db_stmt(db, "PRAGMA journal_mode", e);
     rc = stmt_step(s, e);
     if (rc == 1 && strcmp(column_text(s, 0, NULL), "wal") != 0)
-        rc = err_set(e, ERR_IO, "%s: this file system has no shared memory for SQLite's WAL", db->path);
+        rc = err_set(e, ERR_IO, "%s: this file system has no shared memory for SQLite's WAL",
+                     db->path);
     stmt_end(s);
     if (rc < 0)
         return rc;
@@ -174,7 +176,8 @@ int db_get_int(struct db *db, const char *sql, int64_t *ret, struct err *e)
 int db_begin(struct db *db, enum db_sync sync, struct err *e)
 {
     if (sync != db->sync) {
-        int rc = db_exec(db, sync == DB_FULL ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL", e);
+        int rc = db_exec(
+            db, sync == DB_FULL ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL", e);
         if (rc < 0)
             return rc;
         db->sync = sync;
@@ -282,7 +285,8 @@ int stmt_step(struct stmt *s, struct err *e)
         return e ? e->code : ERR_IO; /* db_stmt has told why */
     int code = s->bind_error;
     if (code != SQLITE_OK)
-        return err_set(e, code_of(code), "%s: a value can't be stored: %s", s->db->path, sqlite3_errstr(code));
+        return err_set(e, code_of(code), "%s: a value can't be stored: %s", s->db->path,
+                       sqlite3_errstr(code));
     code = sqlite3_step(s->handle);
     if (code == SQLITE_ROW)
         return 1;

@@ -43,19 +43,23 @@ int memory_check(struct memory *m, struct err *e) MUST_USE;
 
 enum memory_role { MEMORY_SYSTEM = 1, MEMORY_USER = 2, MEMORY_ASSISTANT = 3 };
 enum memory_status {
-    MEMORY_STORED = 0, MEMORY_GENERATING, MEMORY_COMPLETE, MEMORY_INTERRUPTED, MEMORY_FAILED
+    MEMORY_STORED = 0,
+    MEMORY_GENERATING,
+    MEMORY_COMPLETE,
+    MEMORY_INTERRUPTED,
+    MEMORY_FAILED
 };
 
 struct memory_conversation {
     int64_t row;
     char id[MEMORY_ID_BYTES];
-    const char *title;    /* "" until one is set or derived from the first user message */
-    const char *metadata; /* JSON object text */
-    const char *model;    /* of its newest answer, or "" */
+    const char *title;              /* "" until one is set or derived from the first user message */
+    const char *metadata;           /* JSON object text */
+    const char *model;              /* of its newest answer, or "" */
     int64_t created_at, updated_at; /* seconds since 1970 */
     int64_t n_messages;
-    int64_t tip;          /* row of the newest message, 0: empty */
-    bool is_hidden;       /* made by a response without a conversation: not listed */
+    int64_t tip;    /* row of the newest message, 0: empty */
+    bool is_hidden; /* made by a response without a conversation: not listed */
 };
 
 struct memory_message {
@@ -106,7 +110,7 @@ struct memory_new_message {
     enum memory_role role;
     const char *text;
     size_t n_text;
-    const char *model; /* answers imported or added by items; may be NULL */
+    const char *model;         /* answers imported or added by items; may be NULL */
     enum memory_status status; /* MEMORY_STORED for a person's, MEMORY_COMPLETE for an added
                                 * answer */
 };
@@ -164,8 +168,8 @@ struct memory_answer {
     const char *text;
     size_t n_text;
     const char *finish;
-    const uint8_t *render;    /* [HASH_BYTES] */
-    const int32_t *ids;       /* generated ids whose bytes are a prefix of text */
+    const uint8_t *render; /* [HASH_BYTES] */
+    const int32_t *ids;    /* generated ids whose bytes are a prefix of text */
     size_t n_ids;
     const struct memory_turn *turn;         /* or NULL */
     const struct memory_response *response; /* or NULL; belongs to `owner` */

@@ -1,8 +1,8 @@
 /*
  * Messages: the tree, its paths, pages of the current one.
  *
- * Paths are walked from the tip to the root by single look-ups of the primary key (a recursive query costs three times as much). The walk
- * ends by itself: a parent's row is always lower.
+ * Paths are walked from the tip to the root by single look-ups of the primary key (a recursive
+ * query costs three times as much). The walk ends by itself: a parent's row is always lower.
  */
 #include "memory/internal.h"
 
@@ -184,10 +184,11 @@ int message_delete(struct memory *m, int64_t row, struct err *e)
 
 static int delete_found(struct memory *m, const char *owner, const char *id, struct err *e)
 {
-    struct stmt *s = db_stmt(m->db,
-                             "SELECT m.row FROM message m JOIN conversation c ON c.row = m.conversation"
-                             " WHERE m.id = ?1 AND c.owner = ?2",
-                             e);
+    struct stmt *s =
+        db_stmt(m->db,
+                "SELECT m.row FROM message m JOIN conversation c ON c.row = m.conversation"
+                " WHERE m.id = ?1 AND c.owner = ?2",
+                e);
     stmt_str(s, 1, id);
     stmt_str(s, 2, owner);
     int rc = stmt_step(s, e);
@@ -258,7 +259,8 @@ static int parent_of(struct memory *m, int64_t row, int64_t *ret, struct err *e)
 int memory_message_by_row(struct memory *m, int64_t row, struct memory_message *ret,
                           struct arena *a, struct err *e)
 {
-    struct stmt *s = db_stmt(m->db, "SELECT " MESSAGE_COLUMNS " FROM message m WHERE m.row = ?1", e);
+    struct stmt *s =
+        db_stmt(m->db, "SELECT " MESSAGE_COLUMNS " FROM message m WHERE m.row = ?1", e);
     stmt_int(s, 1, row);
     int rc = stmt_step(s, e);
     if (rc == 1)
@@ -269,7 +271,8 @@ int memory_message_by_row(struct memory *m, int64_t row, struct memory_message *
     return rc;
 }
 
-/* From `tip` up while rows are above `stop`; at most max of them (ERR_LIMIT), or as many with is_page. */
+/* From `tip` up while rows are above `stop`; at most max of them (ERR_LIMIT), or as many with
+ * is_page. */
 struct walk {
     int64_t tip, stop;
     size_t max;
@@ -371,7 +374,8 @@ static int page_rows(struct memory *m, const struct memory_branch *branch,
     int rc = page->after ? page_after(m, branch->tip, page->after, after, e) : 0;
     if (rc < 0)
         return rc;
-    struct walk w = {.tip = branch->tip, .stop = after[0] > stop ? after[0] : stop, .max = SIZE_MAX};
+    struct walk w = {
+        .tip = branch->tip, .stop = after[0] > stop ? after[0] : stop, .max = SIZE_MAX};
     /* Newest first: up from the tip, or from above `after`, wherever in the tree that is. */
     if (!page->is_ascending)
         w = (struct walk){.tip = page->after ? after[1] : branch->tip,
@@ -424,8 +428,8 @@ int memory_branch_list(struct memory *m, const struct memory_branch *branch,
 }
 
 int memory_message_list(struct memory *m, int64_t conversation, const struct memory_page *page,
-                        struct memory_message **ret, size_t *ret_n, bool *ret_more,
-                        struct arena *a, struct err *e)
+                        struct memory_message **ret, size_t *ret_n, bool *ret_more, struct arena *a,
+                        struct err *e)
 {
     struct memory_branch branch = {.first = 1};
     int rc = tip_of(m, conversation, &branch.tip, e);

@@ -1,18 +1,20 @@
 /*
  * Opening with suspicion.
  *
- *      file ──► is it a regular file of ours? ──► its header, read by us ──► SQLite, without checkpoint on close ──► accepted: backup, steps
- *                     │ no: ERR_INVAL                │ foreign, newer, garbage     │ the same, as the WAL has it
- *                     ▼                              ▼                             ▼
- *                  refused                        refused, SQLite never           refused, bytes unchanged
- *                                                 opened it
+ *   file ─► regular, ours? ─► its header, read by us ─► SQLite, no checkpoint on close ─► accepted
+ *                │ no                │ foreign, newer,        │ the same, as               backup,
+ *                ▼                   ▼ garbage                ▼ the WAL has it             steps
+ *             ERR_INVAL           refused; SQLite          refused,
+ *                                 never opened it          bytes unchanged
  *
- * The header is looked at first because SQLite, when it opens a foreign database, may roll back a journal that it finds beside it. It is asked again
- * through SQLite, because a version that is still in the WAL isn't in the header yet. The file is never opened by us once SQLite has it: closing
- * it would drop SQLite's locks (they belong to the process).
+ * The header is looked at first because SQLite, when it opens a foreign database, may roll back a
+ * journal that it finds beside it. It is asked again through SQLite, because a version that is
+ * still in the WAL isn't in the header yet. The file is never opened by us once SQLite has it:
+ * closing it would drop SQLite's locks (they belong to the process).
  *
- * No integrity check of the whole file here: that is seconds a gigabyte. SQLite itself refuses a bad header, a file that is shorter than it says, and a
- * schema that it can't read; every statement reports what it meets later.
+ * No integrity check of the whole file here: that is seconds a gigabyte. SQLite itself refuses a
+ * bad header, a file that is shorter than it says, and a schema that it can't read; every statement
+ * reports what it meets later.
  */
 #include "memory/migrate.h"
 
@@ -95,7 +97,8 @@ static int read_header(const char *path, struct header *ret, struct err *e)
         return 0;
     }
     if (n < HEADER_BYTES || memcmp(bytes, header_magic, sizeof(header_magic)) != 0)
-        return err_set(e, ERR_CORRUPT, "%s is not a SQLite database (or its header is damaged)", path);
+        return err_set(e, ERR_CORRUPT, "%s is not a SQLite database (or its header is damaged)",
+                       path);
 
     char *wal = with_suffix(path, "-wal", e);
     if (!wal)
@@ -119,17 +122,21 @@ static int judge_version(const char *path, int64_t application, int64_t version,
                          struct err *e)
 {
     if (application != SCHEMA_APPLICATION_ID)
-        return err_set(e, ERR_UNSUPPORTED, "%s is another program's database (application id %lld, ours is %d)", path,
+        return err_set(e, ERR_UNSUPPORTED,
+                       "%s is another program's database (application id %lld, ours is %d)", path,
                        (long long)application, SCHEMA_APPLICATION_ID);
     if (version < 1)
         return err_set(e, ERR_CORRUPT, "%s has version %lld", path, (long long)version);
     if (version > newest)
-        return err_set(e, ERR_UNSUPPORTED, "%s is of version %lld and this program knows up to %d: it was written by a newer hearthd",
+        return err_set(e, ERR_UNSUPPORTED,
+                       "%s is of version %lld and this program knows up to %d: it was written by a "
+                       "newer hearthd",
                        path, (long long)version, newest);
     return 0;
 }
 
-/* As SQLite sees it, WAL included. *ret_version 0: nothing in it yet (also a start that was killed before the first step). */
+/* As SQLite sees it, WAL included. *ret_version 0: nothing in it yet (also a start that was killed
+ * before the first step). */
 static int judge_content(struct db *db, int newest, int64_t *ret_version, struct err *e)
 {
     int64_t application, version, n_tables;
@@ -196,7 +203,8 @@ static int run_step(struct db *db, const char *sql, int to_version, struct err *
     return rc < 0 ? err_prefix(e, "migration to version %d", to_version) : 0;
 }
 
-/* Files of an older time, or copied by hand, may be open to others. -wal and -shm took the database's mode when they were made. */
+/* Files of an older time, or copied by hand, may be open to others. -wal and -shm took the
+ * database's mode when they were made. */
 static void close_modes(const char *path)
 {
     static const char *const suffixes[] = {"", "-wal", "-shm"};

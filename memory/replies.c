@@ -1,9 +1,11 @@
 /*
  * Replies of stateless chats: what the model wrote, by the hash of all that was said up to it.
  *
- * /v1/chat/completions sends the whole history each time, as text. Its assistant messages are looked up here by a hash chain over (role, text), so that they are read with
- * the ids they were generated with, and the cache knows them. A miss costs a re-encoding, nothing else; so this is a cache: NORMAL, a byte budget per owner, oldest use out
- * first, and a use that can't be noted because another program is writing isn't noted.
+ * /v1/chat/completions sends the whole history each time, as text. Its assistant messages are
+ * looked up here by a hash chain over (role, text), so that they are read with the ids they were
+ * generated with, and the cache knows them. A miss costs a re-encoding, nothing else; so this is a
+ * cache: NORMAL, a byte budget per owner, oldest use out first, and a use that can't be noted
+ * because another program is writing isn't noted.
  */
 #include "memory/internal.h"
 

@@ -1,13 +1,15 @@
 /*
  * Stored responses: resp_… → its answer, and the object that was sent.
  *
- * A response that named no conversation lives in a hidden one, which a chain of previous_response_id shares:
+ * A response that named no conversation lives in a hidden one, which a chain of
+ * previous_response_id shares:
  *
  *      hidden conversation:  1 user ── 2 answer (resp_a) ── 3 user ── 4 answer (resp_b)
  *                                                      ╰── 5 user ── 6 answer (resp_c)
  *
- * Removing resp_b takes 4 and 3 along (nobody else can name them), removing resp_a takes only its row while b or c live: they were asked with
- * its text. With the last response the conversation goes.
+ * Removing resp_b takes 4 and 3 along (nobody else can name them), removing resp_a takes only its
+ * row while b or c live: they were asked with its text. With the last response the conversation
+ * goes.
  */
 #include "memory/internal.h"
 
@@ -16,11 +18,11 @@
 int response_insert(struct memory *m, const char *owner, const struct memory_response *r,
                     struct err *e)
 {
-    struct stmt *s = db_stmt(
-        m->db,
-        "INSERT INTO response (id, owner, conversation, answer, is_in_conversation, body,"
-        " first_input) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-        e);
+    struct stmt *s =
+        db_stmt(m->db,
+                "INSERT INTO response (id, owner, conversation, answer, is_in_conversation, body,"
+                " first_input) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                e);
     stmt_str(s, 1, r->id);
     stmt_str(s, 2, owner);
     stmt_int(s, 3, r->conversation);
@@ -104,7 +106,8 @@ static int find(struct memory *m, const char *owner, const char *id, struct foun
     return rc == 0 ? not_found(id, e) : rc < 0 ? rc : 0;
 }
 
-/* The parent of `row` when nobody needs that message: no child, no response. 0: it is needed (or isn't there). */
+/* The parent of `row` when nobody needs that message: no child, no response. 0: it is needed (or
+ * isn't there). */
 static int unneeded(struct memory *m, int64_t row, int64_t *ret_parent, bool *ret_is, struct err *e)
 {
     struct stmt *s =

@@ -1,6 +1,7 @@
 /*
- * The store as a whole: opening, closing, tidying up. What it holds is in conversations.c, messages.c, answers.c, tokens.c,
- * responses.c and replies.c, the only writers of their tables; SQLite is behind db.c.
+ * The store as a whole: opening, closing, tidying up. What it holds is in conversations.c,
+ * messages.c, answers.c, tokens.c, responses.c and replies.c, the only writers of their tables;
+ * SQLite is behind db.c.
  */
 #include "memory/memory.h"
 
@@ -29,7 +30,8 @@ static int mark_interrupted(struct memory *m, struct err *e)
     rc = db_begin(m->db, DB_FULL, e);
     if (rc < 0)
         return rc;
-    struct stmt *s = db_stmt(m->db, "UPDATE message SET status = ?1, finish = 'error' WHERE status = 1", e);
+    struct stmt *s =
+        db_stmt(m->db, "UPDATE message SET status = ?1, finish = 'error' WHERE status = 1", e);
     stmt_int(s, 1, MEMORY_INTERRUPTED);
     return db_end(m->db, stmt_run(s, e), e);
 }

@@ -1,5 +1,6 @@
 /*
- * Token ids of messages. They belong to (message, render id): another model's tokenizer or template makes other ids of the same text, and neither overwrites the other.
+ * Token ids of messages. They belong to (message, render id): another model's tokenizer or template
+ * makes other ids of the same text, and neither overwrites the other.
  */
 #include "memory/internal.h"
 

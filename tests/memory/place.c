@@ -129,8 +129,8 @@ const char *page_text(int64_t conversation, const char *after, int limit, bool i
     struct memory_message *list;
     size_t n;
     const struct memory_page page = {.after = after, .limit = limit, .is_ascending = is_ascending};
-    ASSERT_OK(memory_message_list(here.m, conversation, &page, &list, &n, ret_more, &here.a,
-                                  &here.e));
+    ASSERT_OK(
+        memory_message_list(here.m, conversation, &page, &list, &n, ret_more, &here.a, &here.e));
     return joined(list, n);
 }
 

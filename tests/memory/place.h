@@ -1,5 +1,6 @@
 /*
- * What the tests of memory share: a directory of their own with an open history in it, short ways to fill it, and a look at its files' bytes.
+ * What the tests of memory share: a directory of their own with an open history in it, short ways
+ * to fill it, and a look at its files' bytes.
  */
 #ifndef HEARTH_TESTS_MEMORY_PLACE_H
 #define HEARTH_TESTS_MEMORY_PLACE_H
@@ -31,8 +32,8 @@ struct place {
 
 extern struct place here;
 
-int place_make(void **state);   /* setup: a directory and an open history */
-int place_remove(void **state); /* teardown */
+int place_make(void **state);       /* setup: a directory and an open history */
+int place_remove(void **state);     /* teardown */
 int place_make_empty(void **state); /* setup: the directory alone */
 
 void place_open(void);
@@ -42,13 +43,16 @@ void place_reopen(void);
 void place_refused(int code);
 
 struct memory_conversation add_conversation(void);
-/* A user's message, or an answer that is complete, at the end of the conversation (parent -1) or under a row. */
-struct memory_message add_message(int64_t conversation, int64_t parent, enum memory_role role, const char *text);
+/* A user's message, or an answer that is complete, at the end of the conversation (parent -1) or
+ * under a row. */
+struct memory_message add_message(int64_t conversation, int64_t parent, enum memory_role role,
+                                  const char *text);
 struct memory_conversation get_conversation(const char *id);
 /* The path to tip, its texts joined by '|', in the arena. */
 const char *path_text(int64_t tip);
 /* The same for a page. */
-const char *page_text(int64_t conversation, const char *after, int limit, bool is_ascending, bool *ret_more);
+const char *page_text(int64_t conversation, const char *after, int limit, bool is_ascending,
+                      bool *ret_more);
 
 /* Whether any of history.db, -wal, -shm holds the bytes. */
 bool files_hold(const char *word);

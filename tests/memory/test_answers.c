@@ -37,10 +37,21 @@ static void an_answer_grows_and_ends(void **state)
     ASSERT_OK(memory_message_find(here.m, OWNER, answer.id, &found, &here.a, &here.e));
     assert_string_equal(found.text, "wh");
     assert_int_equal(found.status, MEMORY_GENERATING);
-    struct memory_turn turn = {.prompt_tokens = 7, .completion_tokens = 3, .cached_tokens = 4, .cached_ram = 4,
-                               .computed_tokens = 3, .queue_us = 1, .restore_us = 2, .prefill_us = 3, .ttft_us = 4,
-                               .decode_us = 5, .saved_us = 6, .cached_disk = 8, .cached_shared = 9,
-                               .miss_reason = "evicted", .finish = "stop"};
+    struct memory_turn turn = {.prompt_tokens = 7,
+                               .completion_tokens = 3,
+                               .cached_tokens = 4,
+                               .cached_ram = 4,
+                               .computed_tokens = 3,
+                               .queue_us = 1,
+                               .restore_us = 2,
+                               .prefill_us = 3,
+                               .ttft_us = 4,
+                               .decode_us = 5,
+                               .saved_us = 6,
+                               .cached_disk = 8,
+                               .cached_shared = 9,
+                               .miss_reason = "evicted",
+                               .finish = "stop"};
     struct memory_answer end = end_of(&answer);
     end.turn = &turn;
     ASSERT_OK(memory_answer_end(here.m, &end, &here.e));

@@ -65,7 +65,8 @@ static void a_long_hold_is_busy_and_stores_nothing(void **state)
     (void)state;
     struct memory_conversation c = add_conversation(), out;
     struct memory_message m;
-    const struct memory_new_message msg = {.conversation = c.row, .role = MEMORY_USER, .text = "x", .n_text = 1};
+    const struct memory_new_message msg = {
+        .conversation = c.row, .role = MEMORY_USER, .text = "x", .n_text = 1};
     struct holder h = hold("BEGIN IMMEDIATE", -1);
     ASSERT_ERR(memory_message_add(here.m, &msg, &m, &here.a, &here.e), ERR_BUSY);
     /* Reading goes on meanwhile. */

@@ -5,7 +5,8 @@ static void new_conversation_is_empty_and_its_owners(void **state)
 {
     (void)state;
     struct memory_conversation c, again;
-    ASSERT_OK(memory_conversation_add(here.m, OWNER, "{\"topic\":\"tea\"}", false, &c, &here.a, &here.e));
+    ASSERT_OK(
+        memory_conversation_add(here.m, OWNER, "{\"topic\":\"tea\"}", false, &c, &here.a, &here.e));
     assert_memory_equal(c.id, "conv_", 5);
     assert_int_equal(strlen(c.id), 5 + 32);
     assert_int_equal(c.n_messages, 0);
@@ -35,12 +36,14 @@ static void another_owners_conversation_is_not_found(void **state)
 static void ids_that_are_none_are_not_found(void **state)
 {
     (void)state;
-    static const char *const ids[] = {"", "conv_", "conv_0", "'; DROP TABLE message; --", "msg_é", NULL};
+    static const char *const ids[] = {"",      "conv_", "conv_0", "'; DROP TABLE message; --",
+                                      "msg_é", NULL};
     struct memory_conversation c;
     struct memory_message m;
     add_conversation();
     for (size_t i = 0; i < sizeof(ids) / sizeof(*ids); i++) {
-        ASSERT_ERR(memory_conversation_find(here.m, OWNER, ids[i], &c, &here.a, &here.e), ERR_NOTFOUND);
+        ASSERT_ERR(memory_conversation_find(here.m, OWNER, ids[i], &c, &here.a, &here.e),
+                   ERR_NOTFOUND);
         ASSERT_ERR(memory_message_find(here.m, OWNER, ids[i], &m, &here.a, &here.e), ERR_NOTFOUND);
     }
     ASSERT_ERR(memory_conversation_by_row(here.m, 99, &c, &here.a, &here.e), ERR_NOTFOUND);
@@ -82,7 +85,8 @@ static void model_and_tip_are_the_newest_messages(void **state)
     (void)state;
     struct memory_conversation c = add_conversation();
     struct memory_message answer, question = add_message(c.row, -1, MEMORY_USER, "q");
-    ASSERT_OK(memory_answer_begin(here.m, c.row, question.row, "model-a", &answer, &here.a, &here.e));
+    ASSERT_OK(
+        memory_answer_begin(here.m, c.row, question.row, "model-a", &answer, &here.a, &here.e));
     assert_string_equal(get_conversation(c.id).model, "model-a");
     assert_int_equal(get_conversation(c.id).tip, answer.row);
     struct memory_message edit = add_message(c.row, 0, MEMORY_USER, "another");
@@ -122,14 +126,19 @@ static void lists_go_by_last_use_in_both_orders(void **state)
     assert_false(more);
     assert_string_equal(list_text(OWNER, &(struct memory_page){.limit = 2}, &more), "b|e");
     assert_true(more);
-    assert_string_equal(list_text(OWNER, &(struct memory_page){.limit = 2, .after = c[4].id}, &more), "d|c");
-    assert_true(more);
-    assert_string_equal(list_text(OWNER, &(struct memory_page){.limit = 2, .after = c[2].id}, &more), "a");
-    assert_false(more);
-    assert_string_equal(list_text(OWNER, &(struct memory_page){.limit = 3, .is_ascending = true}, &more), "a|c|d");
+    assert_string_equal(
+        list_text(OWNER, &(struct memory_page){.limit = 2, .after = c[4].id}, &more), "d|c");
     assert_true(more);
     assert_string_equal(
-        list_text(OWNER, &(struct memory_page){.limit = 2, .is_ascending = true, .after = c[3].id}, &more), "e|b");
+        list_text(OWNER, &(struct memory_page){.limit = 2, .after = c[2].id}, &more), "a");
+    assert_false(more);
+    assert_string_equal(
+        list_text(OWNER, &(struct memory_page){.limit = 3, .is_ascending = true}, &more), "a|c|d");
+    assert_true(more);
+    assert_string_equal(
+        list_text(OWNER, &(struct memory_page){.limit = 2, .is_ascending = true, .after = c[3].id},
+                  &more),
+        "e|b");
     assert_false(more);
     assert_string_equal(list_text("uid:5", &(struct memory_page){.limit = 2}, &more), "");
 }
@@ -144,12 +153,18 @@ static void pages_have_a_size_and_a_start_that_exists(void **state)
     bool more;
     for (size_t i = 0; i < 4; i++) {
         struct memory_page page = {.limit = limits[i]};
-        ASSERT_ERR(memory_conversation_list(here.m, OWNER, &page, &list, &n, &more, &here.a, &here.e), ERR_INVAL);
-        ASSERT_ERR(memory_message_list(here.m, c.row, &page, &messages, &n, &more, &here.a, &here.e), ERR_INVAL);
+        ASSERT_ERR(
+            memory_conversation_list(here.m, OWNER, &page, &list, &n, &more, &here.a, &here.e),
+            ERR_INVAL);
+        ASSERT_ERR(
+            memory_message_list(here.m, c.row, &page, &messages, &n, &more, &here.a, &here.e),
+            ERR_INVAL);
     }
     struct memory_page page = {.limit = 5, .after = c.id};
-    ASSERT_ERR(memory_conversation_list(here.m, OTHER, &page, &list, &n, &more, &here.a, &here.e), ERR_NOTFOUND);
-    ASSERT_ERR(memory_message_list(here.m, c.row, &page, &messages, &n, &more, &here.a, &here.e), ERR_NOTFOUND);
+    ASSERT_ERR(memory_conversation_list(here.m, OTHER, &page, &list, &n, &more, &here.a, &here.e),
+               ERR_NOTFOUND);
+    ASSERT_ERR(memory_message_list(here.m, c.row, &page, &messages, &n, &more, &here.a, &here.e),
+               ERR_NOTFOUND);
 }
 
 static void removed_conversation_takes_all_along(void **state)

@@ -68,10 +68,14 @@ static void a_flushed_answer_leaves_no_word_of_its_growing(void **state)
         text_of(i, text + n);
         ASSERT_OK(memory_answer_flush(here.m, answer.row, text, strlen(text), &here.e));
     }
-    const struct memory_answer end = {
-        .row = answer.row, .status = MEMORY_COMPLETE, .text = text, .n_text = strlen(text), .finish = "stop"};
+    const struct memory_answer end = {.row = answer.row,
+                                      .status = MEMORY_COMPLETE,
+                                      .text = text,
+                                      .n_text = strlen(text),
+                                      .finish = "stop"};
     ASSERT_OK(memory_answer_end(here.m, &end, &here.e));
-    struct memory_response r = {.id = "resp_1", .conversation = c.row, .answer = answer.row, .body = text};
+    struct memory_response r = {
+        .id = "resp_1", .conversation = c.row, .answer = answer.row, .body = text};
     ASSERT_OK(memory_response_add(here.m, OWNER, &r, &here.e));
     ASSERT_OK(memory_conversation_remove(here.m, OWNER, c.id, NULL, &here.e));
     for (int i = 0; i < 20; i++)
@@ -85,8 +89,11 @@ static void a_deleted_response_leaves_no_word(void **state)
     ASSERT_OK(memory_conversation_add(here.m, OWNER, NULL, true, &c, &here.a, &here.e));
     struct memory_message q = add_message(c.row, -1, MEMORY_USER, "zq000001qz");
     struct memory_message a = add_message(c.row, -1, MEMORY_ASSISTANT, "zq000002qz");
-    struct memory_response r = {
-        .id = "resp_1", .conversation = c.row, .answer = a.row, .first_input = q.row, .body = "zq000003qz"};
+    struct memory_response r = {.id = "resp_1",
+                                .conversation = c.row,
+                                .answer = a.row,
+                                .first_input = q.row,
+                                .body = "zq000003qz"};
     ASSERT_OK(memory_response_add(here.m, OWNER, &r, &here.e));
     assert_true(held(1) && held(2) && held(3));
     ASSERT_OK(memory_response_remove(here.m, OWNER, "resp_1", &here.e));

@@ -22,8 +22,11 @@ static void a_full_disk_is_an_error_and_loses_nothing(void **state)
     struct memory_conversation c = add_conversation();
     add_message(c.row, -1, MEMORY_USER, "before");
     memset(text, 'x', sizeof(text));
-    const struct memory_new_message msg = {
-        .conversation = c.row, .parent = c.tip, .role = MEMORY_USER, .text = text, .n_text = sizeof(text)};
+    const struct memory_new_message msg = {.conversation = c.row,
+                                           .parent = c.tip,
+                                           .role = MEMORY_USER,
+                                           .text = text,
+                                           .n_text = sizeof(text)};
     struct memory_message m = {.row = -7};
     for (rlim_t room = 64 << 10; room < (200 << 10); room += 9001) {
         limit_files(room);
@@ -42,7 +45,8 @@ static void a_full_disk_is_an_error_and_loses_nothing(void **state)
     assert_non_null(strstr(path_text(get_conversation(c.id).tip), "after"));
 }
 
-/* The answer's last commit fails: it stays `generating`, and the next start calls it interrupted. */
+/* The answer's last commit fails: it stays `generating`, and the next start calls it interrupted.
+ * */
 static void an_answer_that_finds_no_room_keeps_its_flushed_part(void **state)
 {
     (void)state;
@@ -53,8 +57,11 @@ static void an_answer_that_finds_no_room_keeps_its_flushed_part(void **state)
     ASSERT_OK(memory_answer_begin(here.m, c.row, q.row, "m", &answer, &here.a, &here.e));
     ASSERT_OK(memory_answer_flush(here.m, answer.row, "part", 4, &here.e));
     memset(text, 'y', sizeof(text));
-    const struct memory_answer end = {
-        .row = answer.row, .status = MEMORY_COMPLETE, .text = text, .n_text = sizeof(text), .finish = "stop"};
+    const struct memory_answer end = {.row = answer.row,
+                                      .status = MEMORY_COMPLETE,
+                                      .text = text,
+                                      .n_text = sizeof(text),
+                                      .finish = "stop"};
     limit_files(100 << 10);
     ASSERT_ERR(memory_answer_end(here.m, &end, &here.e), ERR_IO);
     limit_files(RLIM_INFINITY);
@@ -93,7 +100,8 @@ static void an_arena_that_is_full_fails_the_call_alone(void **state)
     struct memory_message out = {.row = -7}, *list = NULL;
     size_t n = 99;
     add_message(c.row, -1, MEMORY_USER, "a text of some length, for which there must be room");
-    const struct memory_new_message msg = {.conversation = c.row, .role = MEMORY_USER, .text = "x", .n_text = 1};
+    const struct memory_new_message msg = {
+        .conversation = c.row, .role = MEMORY_USER, .text = "x", .n_text = 1};
     for (size_t room = 0; room < 400; room += 16) {
         arena_init(&small, room);
         here.e.code = 0;

@@ -5,7 +5,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum point { OPENED, CONVERSATION, QUESTION, BEGUN, FLUSHED, FLUSHED_TWICE, ENDED, RESPONDED, N_POINTS };
+enum point {
+    OPENED,
+    CONVERSATION,
+    QUESTION,
+    BEGUN,
+    FLUSHED,
+    FLUSHED_TWICE,
+    ENDED,
+    RESPONDED,
+    N_POINTS
+};
 
 #define DIE_AT(p)                                                                                  \
     if (point == (p))                                                                              \
@@ -27,11 +37,15 @@ static void live(enum point point)
     DIE_AT(FLUSHED);
     ASSERT_OK(memory_answer_flush(here.m, answer.row, "answ", 4, &here.e));
     DIE_AT(FLUSHED_TWICE);
-    const struct memory_answer end = {
-        .row = answer.row, .status = MEMORY_COMPLETE, .text = "answer", .n_text = 6, .finish = "stop"};
+    const struct memory_answer end = {.row = answer.row,
+                                      .status = MEMORY_COMPLETE,
+                                      .text = "answer",
+                                      .n_text = 6,
+                                      .finish = "stop"};
     ASSERT_OK(memory_answer_end(here.m, &end, &here.e));
     DIE_AT(ENDED);
-    struct memory_response r = {.id = "resp_1", .conversation = c.row, .answer = answer.row, .body = "{}"};
+    struct memory_response r = {
+        .id = "resp_1", .conversation = c.row, .answer = answer.row, .body = "{}"};
     ASSERT_OK(memory_response_add(here.m, OWNER, &r, &here.e));
     DIE_AT(RESPONDED);
 }
@@ -89,7 +103,8 @@ static void what_was_promised_survives_a_kill(void **state)
     }
 }
 
-/* Killed at any moment: whatever was there when it happened, each conversation is a whole prefix of what its child wrote. */
+/* Killed at any moment: whatever was there when it happened, each conversation is a whole prefix of
+ * what its child wrote. */
 static void a_kill_at_any_moment_loses_no_committed_message(void **state)
 {
     assert_int_equal(place_make_empty(state), 0);
@@ -123,7 +138,8 @@ static void a_kill_at_any_moment_loses_no_committed_message(void **state)
         size_t n;
         bool has_more;
         const struct memory_page page = {.limit = 1};
-        ASSERT_OK(memory_conversation_list(here.m, OWNER, &page, &list, &n, &has_more, &here.a, &here.e));
+        ASSERT_OK(
+            memory_conversation_list(here.m, OWNER, &page, &list, &n, &has_more, &here.a, &here.e));
         assert_int_equal(n, 1);
         assert_true(list[0].n_messages >= n_told && list[0].n_messages <= n_told + 1);
         place_close();

@@ -62,7 +62,8 @@ static void ten_thousand_messages_are_one_conversation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(ten_thousand_messages_are_one_conversation, place_make, place_remove),
+        cmocka_unit_test_setup_teardown(ten_thousand_messages_are_one_conversation, place_make,
+                                        place_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

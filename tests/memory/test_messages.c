@@ -68,7 +68,8 @@ static void parent_must_be_of_the_same_conversation(void **state)
     (void)state;
     struct memory_conversation c = add_conversation(), d = add_conversation();
     struct memory_message other = add_message(d.row, 0, MEMORY_USER, "x"), out;
-    struct memory_new_message msg = {.conversation = c.row, .parent = other.row, .role = MEMORY_USER, .text = "y", .n_text = 1};
+    struct memory_new_message msg = {
+        .conversation = c.row, .parent = other.row, .role = MEMORY_USER, .text = "y", .n_text = 1};
     ASSERT_ERR(memory_message_add(here.m, &msg, &out, &here.a, &here.e), ERR_NOTFOUND);
     msg.parent = 12345;
     ASSERT_ERR(memory_message_add(here.m, &msg, &out, &here.a, &here.e), ERR_NOTFOUND);
@@ -89,7 +90,11 @@ static void several_are_added_in_a_row_or_none(void **state)
     struct memory_new_message msgs[3] = {
         {.conversation = c.row, .role = MEMORY_SYSTEM, .text = "s", .n_text = 1},
         {.role = MEMORY_USER, .text = "u", .n_text = 1},
-        {.role = MEMORY_ASSISTANT, .text = "a", .n_text = 1, .status = MEMORY_COMPLETE, .model = "m"},
+        {.role = MEMORY_ASSISTANT,
+         .text = "a",
+         .n_text = 1,
+         .status = MEMORY_COMPLETE,
+         .model = "m"},
     };
     ASSERT_OK(memory_message_add_all(here.m, msgs, 3, out, &here.a, &here.e));
     assert_string_equal(path_text(out[2].row), "s|u|a");

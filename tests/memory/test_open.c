@@ -273,7 +273,8 @@ static void a_step_that_fails_changes_nothing(void **state)
     ASSERT_OK(db_open(here.path, &db, &here.e));
     ASSERT_OK(db_get_int(db, "PRAGMA user_version", &n, &here.e));
     assert_int_equal(n, 2); /* the step before it stands */
-    ASSERT_OK(db_get_int(db, "SELECT count(*) FROM sqlite_schema WHERE name = 'more'", &n, &here.e));
+    ASSERT_OK(
+        db_get_int(db, "SELECT count(*) FROM sqlite_schema WHERE name = 'more'", &n, &here.e));
     assert_int_equal(n, 0);
     db_close(db);
     ASSERT_OK(open_with("CREATE TABLE more (x);", &db)); /* mended */

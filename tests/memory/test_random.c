@@ -1,5 +1,6 @@
 /*
- * Random operations against a fool who tells the truth: arrays that scan. HEARTH_SEED repeats a run.
+ * Random operations against a fool who tells the truth: arrays that scan. HEARTH_SEED repeats a
+ * run.
  */
 #include "tests/memory/place.h"
 
@@ -143,7 +144,8 @@ static void check_message(const struct memory_message *got)
     assert_memory_equal(got->text, want->text, want->n_text);
 }
 
-/* The path to a random message, or a conversation's, by pages of a random size in a random order. */
+/* The path to a random message, or a conversation's, by pages of a random size in a random order.
+ * */
 static void do_check_path(void)
 {
     int i = any_message(-1);
@@ -175,7 +177,8 @@ static void do_check_pages(void)
     while (more) {
         struct memory_message *list;
         size_t n;
-        ASSERT_OK(memory_message_list(here.m, fool.c[c].row, &page, &list, &n, &more, &here.a, &here.e));
+        ASSERT_OK(
+            memory_message_list(here.m, fool.c[c].row, &page, &list, &n, &more, &here.a, &here.e));
         for (size_t k = 0; k < n; k++, seen++) {
             check_message(&list[k]);
             assert_int_equal(list[k].row, want[page.is_ascending ? n_want - 1 - seen : seen]);
@@ -218,7 +221,8 @@ static void random_operations_agree_with_the_fool(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(random_operations_agree_with_the_fool, place_make, place_remove),
+        cmocka_unit_test_setup_teardown(random_operations_agree_with_the_fool, place_make,
+                                        place_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,8 +6,10 @@ static int64_t respond(int64_t conversation, int64_t parent, const char *id, con
 {
     struct memory_message q = add_message(conversation, parent, MEMORY_USER, text);
     struct memory_message answer = add_message(conversation, q.row, MEMORY_ASSISTANT, id);
-    struct memory_response r = {
-        .conversation = conversation, .answer = answer.row, .first_input = q.row, .body = "{\"object\":\"response\"}"};
+    struct memory_response r = {.conversation = conversation,
+                                .answer = answer.row,
+                                .first_input = q.row,
+                                .body = "{\"object\":\"response\"}"};
     snprintf(r.id, sizeof(r.id), "%s", id);
     ASSERT_OK(memory_response_add(here.m, OWNER, &r, &here.e));
     return answer.row;
