@@ -32,7 +32,8 @@ struct line {
     History *history;
     char *path;
     const char *prompt;
-    char ahead[8]; /* bytes read to see what an ESC begins */
+    sigset_t open_mask; /* without SIGINT, which is blocked but while we wait: none is lost */
+    char ahead[8];      /* bytes read to see what an ESC begins */
     size_t n_ahead;
 };
 
@@ -59,14 +60,13 @@ static int next_byte(struct line *l, char *ret)
         memmove(l->ahead, l->ahead + 1, --l->n_ahead);
         return 1;
     }
-    for (;;) {
-        ssize_t n = read(STDIN_FILENO, ret, 1);
-        if (n >= 0)
-            return (int)n;
+    struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
+    while (ppoll(&p, 1, NULL, &l->open_mask) < 0) {
         if (errno != EINTR || was_interrupted)
             return -1;
         el_set(l->el, EL_REFRESH); /* another size, or back from the background */
     }
+    return (int)read(STDIN_FILENO, ret, 1);
 }
 
 /* After an ESC: whether the rest of PASTE_START follows; it is taken then. What was read to find
@@ -117,7 +117,7 @@ static void take_paste(struct line *l)
     buf_done(&b);
 }
 
-/* One character. libedit's own reader goes on after an interrupted read, this one comes back from
+/* One character. libedit's own reader goes on after an interrupted read; this one comes back from
  * Ctrl-C, and knows a paste from keys (a function of EL_ADDFN would, too, but is never freed). */
 static int read_character(EditLine *el, wchar_t *ret)
 {
@@ -219,9 +219,13 @@ static const char *physical(struct line *l, const char *initial, char **plain, s
         *ret_n = n > 0 ? (size_t)n : 0;
         return n > 0 ? *plain : NULL;
     }
-    /* Without SA_RESTART, so that libedit's read comes back. */
+    /* Blocked but while next_byte waits, where it is seen: between two looks none is lost. */
     struct sigaction sa = {.sa_handler = note_interrupt}, old;
+    sigset_t interrupt;
     sigaction(SIGINT, &sa, &old);
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT);
+    sigprocmask(SIG_BLOCK, &interrupt, &l->open_mask);
     if (initial)
         type_in(l, initial);
     int n = 0;
@@ -232,6 +236,7 @@ static const char *physical(struct line *l, const char *initial, char **plain, s
     if (can_mark)
         fputs(PASTE_OFF, stdout);
     fflush(stdout);
+    sigprocmask(SIG_SETMASK, &l->open_mask, NULL); /* one that waits comes now, to our handler */
     sigaction(SIGINT, &old, NULL);
     *ret_n = s && n > 0 ? (size_t)n : 0;
     if (was_interrupted) {
