@@ -149,7 +149,7 @@ int body_bool(const json *o, const char *key, const char *field, bool *ret_value
     return 0;
 }
 
-int body_int(const json *o, const char *key, int64_t min, int64_t max, int64_t *ret_value,
+int body_int(const json *o, const char *key, struct body_range range, int64_t *ret_value,
              struct http_error *ret)
 {
     struct err e;
@@ -159,11 +159,11 @@ int body_int(const json *o, const char *key, int64_t min, int64_t max, int64_t *
         return rc;
     if (json_type(j) != JSON_NUMBER)
         return wrong_type(ret, key, "whole number", j);
-    rc = json_int(j, key, min, max, ret_value, &e);
+    rc = json_int(j, key, (int64_t)range.min, (int64_t)range.max, ret_value, &e);
     return rc ? body_error(ret, &e, key) : 0;
 }
 
-int body_num(const json *o, const char *key, double min, double max, double *ret_value,
+int body_num(const json *o, const char *key, struct body_range range, double *ret_value,
              struct http_error *ret)
 {
     struct err e;
@@ -173,7 +173,7 @@ int body_num(const json *o, const char *key, double min, double max, double *ret
         return rc;
     if (json_type(j) != JSON_NUMBER)
         return wrong_type(ret, key, "number", j);
-    rc = json_num(j, key, min, max, ret_value, &e);
+    rc = json_num(j, key, range.min, range.max, ret_value, &e);
     return rc ? body_error(ret, &e, key) : 0;
 }
 
@@ -272,17 +272,19 @@ static int read_bias(const json *o, const struct history *h, struct turn *t, str
 static int read_sampling(const json *o, const struct history *h, struct turn *t,
                          struct http_error *ret)
 {
+    static const struct body_range share = {0, 1}, penalty = {-2, 2}, any_k = {-1, 1 << 30};
     struct sample_params *p = &t->params.sample;
     int64_t top_k = p->top_k, seed = (int64_t)(random_u64() & JSON_INT_MAX);
     int rc;
-    if ((rc = body_num(o, "temperature", 0, 2, &p->temperature, ret)) ||
-        (rc = body_num(o, "top_p", 0, 1, &p->top_p, ret)) ||
-        (rc = body_num(o, "min_p", 0, 1, &p->min_p, ret)) ||
-        (rc = body_int(o, "top_k", -1, 1 << 30, &top_k, ret)) ||
-        (rc = body_num(o, "repetition_penalty", 0.01, 100, &p->repetition_penalty, ret)) ||
-        (rc = body_num(o, "presence_penalty", -2, 2, &p->presence_penalty, ret)) ||
-        (rc = body_num(o, "frequency_penalty", -2, 2, &p->frequency_penalty, ret)) ||
-        (rc = body_int(o, "seed", 0, JSON_INT_MAX, &seed, ret)))
+    if ((rc = body_num(o, "temperature", (struct body_range){0, 2}, &p->temperature, ret)) ||
+        (rc = body_num(o, "top_p", share, &p->top_p, ret)) ||
+        (rc = body_num(o, "min_p", share, &p->min_p, ret)) ||
+        (rc = body_int(o, "top_k", any_k, &top_k, ret)) ||
+        (rc = body_num(o, "repetition_penalty", (struct body_range){0.01, 100},
+                       &p->repetition_penalty, ret)) ||
+        (rc = body_num(o, "presence_penalty", penalty, &p->presence_penalty, ret)) ||
+        (rc = body_num(o, "frequency_penalty", penalty, &p->frequency_penalty, ret)) ||
+        (rc = body_int(o, "seed", (struct body_range){0, JSON_INT_MAX}, &seed, ret)))
         return rc;
     if (p->top_p < 1e-9)
         p->top_p = 1e-9; /* 0 keeps the likeliest token alone, and so does this */
@@ -391,7 +393,7 @@ int body_params(const json *o, const struct history *h, const struct request *r,
 int body_max_tokens(const json *o, const char *key, int *ret_value, struct http_error *ret)
 {
     int64_t v = 0;
-    int rc = body_int(o, key, 1, JSON_INT_MAX, &v, ret);
+    int rc = body_int(o, key, (struct body_range){1, JSON_INT_MAX}, &v, ret);
     if (rc || v == 0)
         return rc;
     *ret_value = v > INT32_MAX ? INT32_MAX : (int)v;

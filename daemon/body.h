@@ -18,15 +18,20 @@
  * body or another type than an object likewise. */
 int body_parse(const struct request *r, json **ret_json, struct http_error *ret) MUST_USE;
 
+/* Both ends belong to it; whole numbers are exact up to JSON_INT_MAX. */
+struct body_range {
+    double min, max;
+};
+
 /* Typed fields of an object; `field` names key in messages ("metadata.x"). Absent or null: 0 and
  * *ret_value untouched. */
 int body_str(const json *o, const char *key, const char *field, const char **ret_value,
              struct http_error *ret) MUST_USE;
 int body_bool(const json *o, const char *key, const char *field, bool *ret_value,
               struct http_error *ret) MUST_USE;
-int body_int(const json *o, const char *key, int64_t min, int64_t max, int64_t *ret_value,
+int body_int(const json *o, const char *key, struct body_range range, int64_t *ret_value,
              struct http_error *ret) MUST_USE;
-int body_num(const json *o, const char *key, double min, double max, double *ret_value,
+int body_num(const json *o, const char *key, struct body_range range, double *ret_value,
              struct http_error *ret) MUST_USE;
 /* An object or array member, or NULL with 0 when absent. */
 int body_object(const json *o, const char *key, const json **ret_value,

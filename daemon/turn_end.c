@@ -59,8 +59,8 @@ static int store_answer(struct history *h, struct turn *t, struct err *e)
 }
 
 /* A stateless client sends the text back as its history: the chain with the answer in it leads to
- * the ids. Nothing that the reply speaks of depends on it, so the reply goes first; the client's next
- * request is handled after this one in any case. */
+ * the ids. Nothing that the reply speaks of depends on it, so the reply goes first; the client's
+ * next request is handled after this one in any case. */
 static void store_reply(struct history *h, struct turn *t)
 {
     struct err e;
@@ -69,9 +69,9 @@ static void store_reply(struct history *h, struct turn *t)
     if (n == 0)
         return;
     memory_chain(t->store.chain, MEMORY_ASSISTANT, t->text.data, t->text.len);
-    if (memory_reply_put(h->memory, t->owner, t->store.chain, engine_info(h->engine)->render_id,
-                         t->out.v, n, &e) &&
-        log_allowed(&limit))
+    const struct memory_reply_key key = {.chain = t->store.chain,
+                                         .render = engine_info(h->engine)->render_id};
+    if (memory_reply_put(h->memory, t->owner, &key, t->out.v, n, &e) && log_allowed(&limit))
         log_warn("the token ids of a reply could not be stored: %s", e.text);
 }
 

@@ -1,11 +1,15 @@
-"""Harness of the flow tests: a daemon in a temporary folder, and HTTP over its socket. Python's standard library only.
+"""Harness of the flow tests: a daemon in a temporary folder, and HTTP over its socket. Python's
+standard library only.
 
     with Scripted({"default": {"pieces": ["Hi"]}}) as d:
         d.chat([user("hello")])["choices"][0]["message"]["content"]
 
-A daemon under test is hearthd-scripted (the daemon's own objects over the scripted engine: tests/scripted/engine.c tells what a script may say) or hearthd with a real
-model (Real). Each is started by one test class or test, and must end with exit code 0: leaving the `with` checks that, and prints the log when it isn't so.
+A daemon under test is hearthd-scripted (the daemon's own objects over the scripted engine:
+tests/scripted/engine.c tells what a script may say) or hearthd with a real model (Real). Each is
+started by one test class or test, and must end with exit code 0: leaving the `with` checks that,
+and prints the log when it isn't so.
 """
+
 import http.client
 import json
 import os
@@ -22,7 +26,9 @@ import unittest
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("HEARTH_BUILD", os.path.join(SOURCE, "build"))
-MODEL = os.environ.get("HEARTH_MODEL", os.path.join(SOURCE, "models", "SmolLM2-135M-Instruct.Q4_1.gguf"))
+MODEL = os.environ.get(
+    "HEARTH_MODEL", os.path.join(SOURCE, "models", "SmolLM2-135M-Instruct.Q4_1.gguf")
+)
 # Sanitizers and busy machines are slow; nothing waits this long unless it is broken.
 PATIENCE_S = float(os.environ.get("HEARTH_PATIENCE", "60"))
 
@@ -51,11 +57,15 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 class Stream:
-    """A streaming answer as it comes: iterate over the events' data; [DONE] ends it and sets is_done."""
+    """A streaming answer as it comes: iterate over the events' data; [DONE] ends it and sets
+    is_done.
+    """
 
     def __init__(self, daemon, path, body):
         self.connection = UnixConnection(daemon.socket_path)
-        self.connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+        self.connection.request(
+            "POST", path, json.dumps(body), {"Content-Type": "application/json"}
+        )
         self.response = self.connection.getresponse()
         self.status = self.response.status
         self.headers = self.response.headers
@@ -103,12 +113,16 @@ def chunk_text(event):
 
 
 class Daemon:
-    """hearthd in a temporary folder. flags: more command line. is_kept: its folder outlives it (restarts)."""
+    """hearthd in a temporary folder. flags: more command line. is_kept: its folder outlives it
+    (restarts).
+    """
 
     program = "daemon/hearthd"
 
     def __init__(self, model, *flags, folder=None, wait=True, file_bytes=None):
-        self.file_bytes = file_bytes  # no file may grow beyond (a disk that is full, for our own writes)
+        self.file_bytes = (
+            file_bytes  # no file may grow beyond (a disk that is full, for our own writes)
+        )
         self.folder = folder or tempfile.mkdtemp(prefix="hearth-")
         self.is_kept = folder is not None
         self.socket_path = os.path.join(self.folder, "s")
@@ -122,9 +136,23 @@ class Daemon:
         program = os.path.join(BUILD, self.program)
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
-                [program, "--model", self.model, "--socket", self.socket_path,
-                 "--state-dir", os.path.join(self.folder, "state"), "--cache-dir", os.path.join(self.folder, "cache"),
-                 *self.flags], stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=self.limit)
+                [
+                    program,
+                    "--model",
+                    self.model,
+                    "--socket",
+                    self.socket_path,
+                    "--state-dir",
+                    os.path.join(self.folder, "state"),
+                    "--cache-dir",
+                    os.path.join(self.folder, "cache"),
+                    *self.flags,
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=self.limit,
+            )
         if wait:
             self.wait_ready()
 
@@ -175,7 +203,9 @@ class Daemon:
 
     def chat(self, messages, **more):
         """A chat completion that must succeed; temperature 0 unless said otherwise."""
-        status, reply = self.post("/v1/chat/completions", {"messages": messages, "temperature": 0, **more})
+        status, reply = self.post(
+            "/v1/chat/completions", {"messages": messages, "temperature": 0, **more}
+        )
         if status != 200:
             raise AssertionError(f"chat: {status} {reply}\n{self.log()}")
         return reply
@@ -187,7 +217,11 @@ class Daemon:
         return Stream(self, path, body)
 
     def chat_stream(self, messages, **more):
-        return Stream(self, "/v1/chat/completions", {"messages": messages, "temperature": 0, "stream": True, **more})
+        return Stream(
+            self,
+            "/v1/chat/completions",
+            {"messages": messages, "temperature": 0, "stream": True, **more},
+        )
 
     def raw(self):
         s = socket.socket(socket.AF_UNIX)
@@ -204,20 +238,27 @@ class Daemon:
         return self.status()["tokens"]["generated"]
 
     def until(self, condition, what):
-        """Waits until condition() holds; asks again and again, as there is no event to wait for from outside."""
+        """Waits until condition() holds; asks again and again, as there is no event to wait for
+        from outside.
+        """
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             if condition():
                 return
             if self.process.poll() is not None:
-                raise AssertionError(f"{what}: hearthd ended with {self.process.returncode}\n{self.log()}")
+                raise AssertionError(
+                    f"{what}: hearthd ended with {self.process.returncode}\n{self.log()}"
+                )
             time.sleep(0.005)
         raise AssertionError(f"{what}: not so after {PATIENCE_S} s\n{self.log()}")
 
     def until_idle(self):
         def idle():
             turns = self.status()["turns"]
-            return turns["running"] == 0 and turns["queued"] == 0 and turns["started"] == turns["done"]
+            return (
+                turns["running"] == 0 and turns["queued"] == 0 and turns["started"] == turns["done"]
+            )
+
         self.until(idle, "idle")
 
     # ---- ending ----
@@ -280,7 +321,9 @@ class Scripted(Daemon):
         self.is_kept = folder is not None
 
     def check_blocks(self):
-        """The scripted engine notices every KV block that isn't what it should be, and says so in the log."""
+        """The scripted engine notices every KV block that isn't what it should be, and says so in
+        the log.
+        """
         log = self.log()
         if "wrong" in log:
             raise AssertionError(f"a KV block was wrong:\n{log}")
@@ -312,6 +355,7 @@ def together(*calls):
             results[i] = calls[i]()
         except BaseException as e:  # handed over to the caller's thread
             errors.append(e)
+
     threads = [threading.Thread(target=run, args=(i,)) for i in range(len(calls))]
     for t in threads:
         t.start()

@@ -1,4 +1,7 @@
-"""The prefix cache over the API: what is found, what is counted, and that warm says what cold says. The scripted engine notices every wrong block."""
+"""The prefix cache over the API: what is found, what is counted, and that warm says what cold
+says. The scripted engine notices every wrong block.
+"""
+
 import random
 import unittest
 
@@ -7,7 +10,8 @@ from harness import Scripted, assistant, cached, content, main, system, together
 BLOCK = 32
 SCRIPT = {
     "rules": [
-        # Two ids whose bytes are also one id: text alone would be read as another token than was written.
+        # Two ids whose bytes are also one id: text alone would be read as another token than was
+        # written.
         {"when": "split", "pieces": [".", "\n\n", "你", "好"]},
         {"when": "long", "pieces": ["word "] * 60},
         {"when": "dice", "pieces": ["x"] * 24, "spread": True},
@@ -18,7 +22,9 @@ SCRIPT = {
 
 def words(n, seed):
     rng = random.Random(seed)
-    return " ".join(rng.choice(("red", "blue", "stone", "river", "lamp", "seven")) for _ in range(n))
+    return " ".join(
+        rng.choice(("red", "blue", "stone", "river", "lamp", "seven")) for _ in range(n)
+    )
 
 
 class Cache(unittest.TestCase):
@@ -59,9 +65,15 @@ class Cache(unittest.TestCase):
         a = self.d.chat(m)
         self.assertEqual(content(a), ".\n\n你好")
         again = self.d.post("/tokenize", {"content": content(a)})[1]["count"]
-        self.assertLess(again, a["usage"]["completion_tokens"] - 1, "the script must write what no tokenizer would")
+        self.assertLess(
+            again,
+            a["usage"]["completion_tokens"] - 1,
+            "the script must write what no tokenizer would",
+        )
         b = self.d.chat(m + [assistant(content(a)), user("ok")])
-        self.assertGreaterEqual(cached(b), a["usage"]["prompt_tokens"] + a["usage"]["completion_tokens"] - 2)
+        self.assertGreaterEqual(
+            cached(b), a["usage"]["prompt_tokens"] + a["usage"]["completion_tokens"] - 2
+        )
         cold = self.d.chat(m + [assistant(content(a)), user("ok")], hearth={"cache": False})
         self.assertEqual(content(b), content(cold))
         self.assertEqual(b["usage"]["prompt_tokens"], cold["usage"]["prompt_tokens"])
@@ -70,8 +82,16 @@ class Cache(unittest.TestCase):
         m = [user("split again " + words(60, 4))]
         a = self.d.chat(m)
         b = self.d.chat(m + [assistant(content(a) + " "), user("ok")])
-        self.assertLess(cached(b), a["usage"]["prompt_tokens"] + a["usage"]["completion_tokens"] + 3)
-        c = self.d.chat([user("entirely other " + words(60, 5)), assistant("never said " + words(60, 6)), user("ok")])
+        self.assertLess(
+            cached(b), a["usage"]["prompt_tokens"] + a["usage"]["completion_tokens"] + 3
+        )
+        c = self.d.chat(
+            [
+                user("entirely other " + words(60, 5)),
+                assistant("never said " + words(60, 6)),
+                user("ok"),
+            ]
+        )
         self.assertEqual(c["hearth"]["cache"]["miss"], {"reason": "new", "at_message": 0})
 
     def test_nothing_of_one_conversation_shows_in_another(self):  # B06
@@ -88,9 +108,13 @@ class Cache(unittest.TestCase):
         s = system("You are concise. " + words(500, 11))
         self.d.chat([s, user("one")])
         r = self.d.chat([s, user("another question")])
-        of_system = self.d.post("/tokenize", {"messages": [s], "add_generation_prompt": False})[1]["count"]
+        of_system = self.d.post("/tokenize", {"messages": [s], "add_generation_prompt": False})[1][
+            "count"
+        ]
         self.assertGreaterEqual(cached(r), 0.95 * of_system)
-        self.assertEqual(r["hearth"]["cache"]["shared"], cached(r), "first computed for another conversation")
+        self.assertEqual(
+            r["hearth"]["cache"]["shared"], cached(r), "first computed for another conversation"
+        )
 
     def test_cached_false_publishes_nothing(self):
         m = [system("unpublished"), user("unpublished " + words(100, 12))]
@@ -112,8 +136,10 @@ class Cache(unittest.TestCase):
         for turn in range(24):
             m = rng.choice(histories)
             if rng.random() < 0.2 and len(m) > 2:
-                del m[rng.randrange(1, len(m)) | 1:]  # back to an earlier answer's end: a branch
-            m.append(user(rng.choice(("split ", "long ", "")) + words(rng.randint(1, 50), rng.random())))
+                del m[rng.randrange(1, len(m)) | 1 :]  # back to an earlier answer's end: a branch
+            m.append(
+                user(rng.choice(("split ", "long ", "")) + words(rng.randint(1, 50), rng.random()))
+            )
             with self.subTest(seed=seed, turn=turn):
                 warm = self.d.chat(m)
                 cold = self.d.chat(m, hearth={"cache": False})
@@ -125,7 +151,11 @@ class Cache(unittest.TestCase):
 class InFlight(unittest.TestCase):
     def test_eight_that_start_together_compute_the_system_prompt_once(self):
         # Slow enough that all eight are there before the first has read it.
-        with Scripted({"prefill_us_per_token": 500, "pace_us": 1000, "default": {"pieces": ["ok"]}}, "--parallel", "8") as d:
+        with Scripted(
+            {"prefill_us_per_token": 500, "pace_us": 1000, "default": {"pieces": ["ok"]}},
+            "--parallel",
+            "8",
+        ) as d:
             s = system("You are concise. " + words(200, 1))
             n = d.post("/tokenize", {"messages": [s], "add_generation_prompt": False})[1]["count"]
             before = d.status()["tokens"]["computed"]
@@ -137,9 +167,15 @@ class InFlight(unittest.TestCase):
 
 
 class LittleRoom(unittest.TestCase):
-    # 64 MiB of scratch, 1 MiB of weights; a block of the scripted engine has 2 KiB a layer: 64 layers, 128 KiB.
-    SCRIPT = {"ctx": 512, "kv_layers": 64, "pace_us": 200, "rules": [{"when": "long", "pieces": ["w "] * 300}],
-              "default": {"pieces": ["ok"]}}
+    # 64 MiB of scratch, 1 MiB of weights; a block of the scripted engine has 2 KiB a layer: 64
+    # layers, 128 KiB.
+    SCRIPT = {
+        "ctx": 512,
+        "kv_layers": 64,
+        "pace_us": 200,
+        "rules": [{"when": "long", "pieces": ["w "] * 300}],
+        "default": {"pieces": ["ok"]},
+    }
 
     def memory(self, blocks):
         return str((64 << 20) + (1 << 20) + blocks * (128 << 10) + (64 << 10))

@@ -1,4 +1,5 @@
 """Clients that go away: their own turn stops, within one layer's time, and nobody else's."""
+
 import json
 import random
 import socket
@@ -21,7 +22,10 @@ SCRIPT = {
 
 def post(s, body):
     data = json.dumps(body).encode()
-    s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
+    s.sendall(
+        b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n"
+        b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(data) + data
+    )
 
 
 class Cancel(unittest.TestCase):
@@ -34,14 +38,16 @@ class Cancel(unittest.TestCase):
         cls.d.stop()
 
     def ends(self, leave):
-        """Whatever runs is canceled once leave() was called, and the next request starts at once."""
+        """What runs is canceled once leave() was called, and the next request starts at once."""
         before = self.d.status()["turns"]["canceled"]
         leave()
         self.d.until(lambda: self.d.status()["turns"]["canceled"] == before + 1, "canceled")
         self.d.until_idle()
         n = self.d.n_generated()
         self.assertEqual(self.d.say([user("hi")]), "ok")
-        self.assertEqual(self.d.n_generated(), n + 2, "nothing was generated but this answer and its end")
+        self.assertEqual(
+            self.d.n_generated(), n + 2, "nothing was generated but this answer and its end"
+        )
 
     def running(self):
         self.d.until(lambda: self.d.status()["turns"]["running"] == 1, "running")
@@ -65,7 +71,9 @@ class Cancel(unittest.TestCase):
         self.d.until(lambda: self.d.n_generated() > 3, "generating")
         self.ends(s.close)
 
-    def test_a_half_closed_connection_is_a_cancel(self):  # B23 d: decided so; HTTP would allow the other reading
+    def test_a_half_closed_connection_is_a_cancel(
+        self,
+    ):  # B23 d: decided so; HTTP would allow the other reading
         s = self.d.raw()
         post(s, {"messages": [user("forever")], "stream": True})
         self.running()
@@ -78,7 +86,9 @@ class Cancel(unittest.TestCase):
         post(s, {"messages": m, "stream": True})
         self.running()
         before = self.d.status()["memory"]["kv_blocks"]
-        self.d.until(lambda: self.d.status()["memory"]["kv_blocks"] > before + 2, "some blocks published")
+        self.d.until(
+            lambda: self.d.status()["memory"]["kv_blocks"] > before + 2, "some blocks published"
+        )
         self.ends(s.close)
         r = self.d.chat(m, max_tokens=1)
         self.assertGreater(r["usage"]["prompt_tokens_details"]["cached_tokens"], 64)
@@ -94,9 +104,16 @@ class Cancel(unittest.TestCase):
         def leaves():
             for _ in range(25):
                 s = self.d.raw()
-                post(s, {"messages": [user("forever " + "q" * rng.randrange(600))], "stream": rng.random() < 0.5})
+                post(
+                    s,
+                    {
+                        "messages": [user("forever " + "q" * rng.randrange(600))],
+                        "stream": rng.random() < 0.5,
+                    },
+                )
                 time.sleep(rng.random() * 0.02)  # the random moment is the test
                 s.close()
+
         with self.subTest(seed=seed):
             for texts in together(stays, stays, leaves, leaves)[:2]:
                 self.assertEqual(texts, [expected] * 4)
@@ -123,8 +140,13 @@ class Queue(unittest.TestCase):
     def test_a_full_queue_says_when_to_come_again(self):
         with Scripted(SCRIPT, "--parallel", "1", "--queue", "2") as d:
             streams = [d.chat_stream([user("forever")]) for _ in range(3)]
-            d.until(lambda: d.status()["turns"]["running"] == 1 and d.status()["turns"]["queued"] == 2, "full")
-            status, reply, headers = d.request("POST", "/v1/chat/completions", {"messages": [user("x")]})
+            d.until(
+                lambda: d.status()["turns"]["running"] == 1 and d.status()["turns"]["queued"] == 2,
+                "full",
+            )
+            status, reply, headers = d.request(
+                "POST", "/v1/chat/completions", {"messages": [user("x")]}
+            )
             self.assertEqual(status, 503, reply)
             self.assertIn("error", reply)
             self.assertGreater(int(headers["Retry-After"]), 0)

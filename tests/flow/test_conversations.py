@@ -1,4 +1,7 @@
-"""Stored turns: one at a time per conversation, partial answers kept and marked, and a history that goes on after anything that ended a turn."""
+"""Stored turns: one at a time per conversation, partial answers kept and marked, and a history
+that goes on after anything that ended a turn.
+"""
+
 import os
 import sqlite3
 import threading
@@ -36,11 +39,16 @@ class Stored(unittest.TestCase):
         """[(role, status, text)], oldest first"""
         status, page = d.get(f"/v1/conversations/{conversation}/items?order=asc&limit=100")
         self.assertEqual(status, 200, page)
-        return [(i["role"], i["status"], "".join(c["text"] for c in i["content"])) for i in page["data"]]
+        return [
+            (i["role"], i["status"], "".join(c["text"] for c in i["content"])) for i in page["data"]
+        ]
 
     def open_stream(self, d, conversation, text, n=4):
         """A stream of which n pieces of text were read: (stream, iterator, text so far)."""
-        s = d.stream("/v1/responses", {"conversation": conversation, "input": text, "stream": True, "temperature": 0})
+        s = d.stream(
+            "/v1/responses",
+            {"conversation": conversation, "input": text, "stream": True, "temperature": 0},
+        )
         it, seen = iter(s), ""
         while n > 0:
             e = next(it)
@@ -52,7 +60,9 @@ class Stored(unittest.TestCase):
     def test_a_conversation_s_next_turn_finds_all_of_the_last(self):  # B03
         with Scripted(SCRIPT) as d:
             c = self.new(d)
-            a = self.respond(d, conversation=c, input="split please, at some length so that it counts " * 3)
+            a = self.respond(
+                d, conversation=c, input="split please, at some length so that it counts " * 3
+            )
             b = self.respond(d, conversation=c, input="ok")
             read = a["usage"]["input_tokens"] + a["usage"]["output_tokens"]
             self.assertGreaterEqual(b["usage"]["input_tokens_details"]["cached_tokens"], read - 2)
@@ -62,7 +72,9 @@ class Stored(unittest.TestCase):
     def test_turns_of_one_conversation_run_one_after_another(self):
         with Scripted(SCRIPT) as d:
             c = self.new(d)
-            replies = together(*[lambda i=i: self.respond(d, conversation=c, input=f"some {i}") for i in range(5)])
+            replies = together(
+                *[lambda i=i: self.respond(d, conversation=c, input=f"some {i}") for i in range(5)]
+            )
             self.assertEqual({self.text(r) for r in replies}, {"s1 s2 s3 " * 10})
             items = self.items(d, c)
             self.assertEqual([i[0] for i in items], ["user", "assistant"] * 5)
@@ -72,7 +84,9 @@ class Stored(unittest.TestCase):
     def test_conversations_do_not_wait_for_each_other(self):
         with Scripted(SCRIPT) as d:
             s, _, _ = self.open_stream(d, self.new(d), "forever")
-            self.assertEqual(self.text(self.respond(d, conversation=self.new(d), input="hi")), "fine")
+            self.assertEqual(
+                self.text(self.respond(d, conversation=self.new(d), input="hi")), "fine"
+            )
             s.close()
 
     def test_one_that_leaves_while_it_waits_for_its_conversation_never_starts(self):
@@ -81,7 +95,10 @@ class Stored(unittest.TestCase):
             s, it, _ = self.open_stream(d, c, "forever")
             raw = d.raw()
             body = b'{"conversation":"%s","input":"some"}' % c.encode()
-            raw.sendall(b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            raw.sendall(
+                b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
+                + body
+            )
             started = d.status()["turns"]["started"]
             raw.close()
             for _ in range(5):
@@ -110,15 +127,29 @@ class Stored(unittest.TestCase):
     def test_a_turn_canceled_before_its_first_token_leaves_a_conversation_that_works(self):  # B36
         with Scripted({**SCRIPT, "prefill_us_per_token": 3000}) as d:
             c = self.new(d)
-            s = d.stream("/v1/responses", {"conversation": c, "input": "forever " + "z" * 300, "stream": True})
+            s = d.stream(
+                "/v1/responses",
+                {"conversation": c, "input": "forever " + "z" * 300, "stream": True},
+            )
             d.until(lambda: d.status()["turns"]["running"] == 1, "running")
             s.close()
             d.until_idle()
             r = self.respond(d, conversation=c, input="hi")
             self.assertEqual(self.text(r), "fine")
-            expected = d.post("/tokenize", {"messages": [{"role": "user", "content": "forever " + "z" * 300},
-                                                         {"role": "user", "content": "hi"}]})[1]["count"]
-            self.assertEqual(r["usage"]["input_tokens"], expected, "two questions in a row, and no empty answer between")
+            expected = d.post(
+                "/tokenize",
+                {
+                    "messages": [
+                        {"role": "user", "content": "forever " + "z" * 300},
+                        {"role": "user", "content": "hi"},
+                    ]
+                },
+            )[1]["count"]
+            self.assertEqual(
+                r["usage"]["input_tokens"],
+                expected,
+                "two questions in a row, and no empty answer between",
+            )
 
     def test_a_failed_answer_is_marked_and_the_next_turn_works(self):
         with Scripted(SCRIPT) as d:
@@ -163,7 +194,9 @@ class Stored(unittest.TestCase):
             held, release = threading.Event(), threading.Event()
 
             def hold():
-                db = sqlite3.connect(os.path.join(d.folder, "state", "history.db"), isolation_level=None)
+                db = sqlite3.connect(
+                    os.path.join(d.folder, "state", "history.db"), isolation_level=None
+                )
                 db.execute("BEGIN IMMEDIATE")
                 held.set()
                 release.wait(1)
@@ -172,7 +205,11 @@ class Stored(unittest.TestCase):
 
             def ask(c):
                 held.wait()
-                return [d.post("/v1/responses", {"conversation": c, "input": f"hi {i}"})[0] for i in range(3)]
+                return [
+                    d.post("/v1/responses", {"conversation": c, "input": f"hi {i}"})[0]
+                    for i in range(3)
+                ]
+
             results = together(hold, *[lambda c=c: ask(c) for c in conversations])[1:]
             for c, statuses in zip(conversations, results):
                 self.assertTrue(set(statuses) <= {200, 503}, statuses)

@@ -1,4 +1,7 @@
-"""A model that misbehaves: unusable logits and failing passes end their own turn with an error, and nothing of it stays in the cache."""
+"""A model that misbehaves: unusable logits and failing passes end their own turn with an error,
+and nothing of it stays in the cache.
+"""
+
 import unittest
 
 from harness import Scripted, content, main, together, user
@@ -27,7 +30,9 @@ class Faults(unittest.TestCase):
         cls.d.stop()
 
     def fails(self, text):
-        status, reply = self.d.post("/v1/chat/completions", {"messages": [user(text)], "temperature": 0})
+        status, reply = self.d.post(
+            "/v1/chat/completions", {"messages": [user(text)], "temperature": 0}
+        )
         self.assertEqual((status, reply["error"]["type"]), (500, "server_error"), reply)
         with self.d.chat_stream([user(text)]) as s:
             events = list(s)
@@ -58,8 +63,14 @@ class Faults(unittest.TestCase):
         expected = self.d.say([user("some")])
 
         def bad():
-            return [self.d.post("/v1/chat/completions", {"messages": [user("all nan")]})[0] for _ in range(5)]
-        texts = together(lambda: self.d.say([user("some")]), lambda: self.d.say([user("some more")]), bad)
+            return [
+                self.d.post("/v1/chat/completions", {"messages": [user("all nan")]})[0]
+                for _ in range(5)
+            ]
+
+        texts = together(
+            lambda: self.d.say([user("some")]), lambda: self.d.say([user("some more")]), bad
+        )
         self.assertEqual(texts, [expected, expected, [500] * 5])
 
     def test_the_log_is_not_flooded(self):
@@ -70,18 +81,29 @@ class Faults(unittest.TestCase):
 
 class FullDisk(unittest.TestCase):
     def test_an_answer_that_cannot_be_stored_says_so(self):
-        # The write-ahead log may not grow beyond this: at some point a message or an answer can't be written.
+        # The write-ahead log may not grow beyond this: at some point a message or an answer can't
+        # be written.
         with Scripted({"default": {"pieces": ["word "] * 400}}, file_bytes=500_000) as d:
             conversation = d.post("/v1/conversations", {})[1]["id"]
             seen = set()
             for i in range(60):
-                status, r = d.post("/v1/responses", {"conversation": conversation, "input": f"{i} " + "x" * 3000, "temperature": 0,
-                                                     "max_output_tokens": 400})
+                status, r = d.post(
+                    "/v1/responses",
+                    {
+                        "conversation": conversation,
+                        "input": f"{i} " + "x" * 3000,
+                        "temperature": 0,
+                        "max_output_tokens": 400,
+                    },
+                )
                 if status == 400 and r["error"]["code"] == "context_length_exceeded":
                     conversation = d.post("/v1/conversations", {})[1].get("id", conversation)
                     continue
                 if status == 200 and r["hearth"].get("stored") is False:
-                    self.assertTrue(r["output"][0]["content"][0]["text"].startswith("word "), "what was said stays said")
+                    self.assertTrue(
+                        r["output"][0]["content"][0]["text"].startswith("word "),
+                        "what was said stays said",
+                    )
                     seen.add("not stored")
                 elif status != 200:
                     self.assertGreaterEqual(status, 500, r)

@@ -1,4 +1,7 @@
-"""Request bodies: types, ranges, null, what is unknown and what is known and missing; limits of tokens and of the window."""
+"""Request bodies: types, ranges, null, what is unknown and what is known and missing; limits of
+tokens and of the window.
+"""
+
 import json
 import unittest
 
@@ -24,7 +27,9 @@ class Requests(unittest.TestCase):
         cls.d.stop()
 
     def ask(self, **body):
-        return self.d.post("/v1/chat/completions", {"messages": [user("hello")], "temperature": 0, **body})
+        return self.d.post(
+            "/v1/chat/completions", {"messages": [user("hello")], "temperature": 0, **body}
+        )
 
     def refused(self, param, code=None, **body):
         status, reply = self.ask(**body)
@@ -44,55 +49,133 @@ class Requests(unittest.TestCase):
         self.assertEqual(r["choices"][0]["message"]["role"], "assistant")
         u = r["usage"]
         self.assertEqual(u["total_tokens"], u["prompt_tokens"] + u["completion_tokens"])
-        self.assertEqual(set(r["hearth"]["receipt"]),
-                         {"strategy", "limit", "used", "reserved", "dropped", "summarised", "recalled_new", "recalled_kept",
-                          "pinned", "before", "after", "prefix_kept", "prefix_lost"})
-        self.assertEqual(set(r["hearth"]["cache"]), {"tokens", "ram", "disk", "shared", "computed", "saved_ms", "miss"})
-        self.assertEqual(set(r["hearth"]["timings"]),
-                         {"queue_ms", "restore_ms", "prefill_ms", "ttft_ms", "decode_ms", "prefill_tps", "decode_tps"})
+        self.assertEqual(
+            set(r["hearth"]["receipt"]),
+            {
+                "strategy",
+                "limit",
+                "used",
+                "reserved",
+                "dropped",
+                "summarised",
+                "recalled_new",
+                "recalled_kept",
+                "pinned",
+                "before",
+                "after",
+                "prefix_kept",
+                "prefix_lost",
+            },
+        )
+        self.assertEqual(
+            set(r["hearth"]["cache"]),
+            {"tokens", "ram", "disk", "shared", "computed", "saved_ms", "miss"},
+        )
+        self.assertEqual(
+            set(r["hearth"]["timings"]),
+            {
+                "queue_ms",
+                "restore_ms",
+                "prefill_ms",
+                "ttft_ms",
+                "decode_ms",
+                "prefill_tps",
+                "decode_tps",
+            },
+        )
         self.assertEqual(r["hearth"]["receipt"]["limit"], 256)
         self.assertEqual(r["hearth"]["receipt"]["used"], u["prompt_tokens"])
 
     def test_null_is_absent_and_unknown_is_ignored(self):  # B47
-        fields = ("temperature top_p seed stop n max_tokens max_completion_tokens logit_bias tools tool_choice response_format "
-                  "stream stream_options user hearth model presence_penalty frequency_penalty logprobs").split()
-        status, reply = self.d.post("/v1/chat/completions", {"messages": [user("hello")], **{f: None for f in fields}, "foo": {"a": [1]}})
+        fields = (
+            "temperature top_p seed stop n max_tokens max_completion_tokens "
+            "logit_bias tools tool_choice response_format "
+            "stream stream_options user hearth model presence_penalty frequency_penalty logprobs"
+        ).split()
+        status, reply = self.d.post(
+            "/v1/chat/completions",
+            {"messages": [user("hello")], **{f: None for f in fields}, "foo": {"a": [1]}},
+        )
         self.assertEqual(status, 200, reply)
 
     def test_wrong_types_name_the_field(self):  # B47
-        for field, value in {"temperature": "hot", "top_p": True, "seed": "1", "stop": 5, "max_tokens": "5", "stream": "yes",
-                             "stream_options": [], "user": 7, "model": 1, "messages": "hi", "logit_bias": [1],
-                             "presence_penalty": {}, "hearth": "x"}.items():
+        for field, value in {
+            "temperature": "hot",
+            "top_p": True,
+            "seed": "1",
+            "stop": 5,
+            "max_tokens": "5",
+            "stream": "yes",
+            "stream_options": [],
+            "user": 7,
+            "model": 1,
+            "messages": "hi",
+            "logit_bias": [1],
+            "presence_penalty": {},
+            "hearth": "x",
+        }.items():
             with self.subTest(field=field):
                 self.refused(field, **{field: value})
 
     def test_ranges_name_the_field_the_value_and_the_limit(self):
-        for field, value in {"temperature": 2.5, "top_p": -0.1, "presence_penalty": 3, "frequency_penalty": -3, "min_p": 2,
-                             "top_k": -2, "seed": -1, "max_tokens": 0, "repetition_penalty": 0}.items():
+        for field, value in {
+            "temperature": 2.5,
+            "top_p": -0.1,
+            "presence_penalty": 3,
+            "frequency_penalty": -3,
+            "min_p": 2,
+            "top_k": -2,
+            "seed": -1,
+            "max_tokens": 0,
+            "repetition_penalty": 0,
+        }.items():
             with self.subTest(field=field):
                 message = self.refused(field, **{field: value})
                 self.assertIn(field, message)
                 self.assertIn(str(value), message)
 
     def test_known_and_missing_features_are_refused(self):
-        for field, value in {"tools": [{"type": "function"}], "tool_choice": "required", "response_format": {"type": "json_object"},
-                             "logprobs": True, "top_logprobs": 3, "n": 2, "functions": [{}], "modalities": ["audio"],
-                             "audio": {}, "prediction": {}}.items():
+        for field, value in {
+            "tools": [{"type": "function"}],
+            "tool_choice": "required",
+            "response_format": {"type": "json_object"},
+            "logprobs": True,
+            "top_logprobs": 3,
+            "n": 2,
+            "functions": [{}],
+            "modalities": ["audio"],
+            "audio": {},
+            "prediction": {},
+        }.items():
             with self.subTest(field=field):
                 self.refused(field, "unsupported_parameter", **{field: value})
-        for field, value in {"tools": [], "tool_choice": "auto", "response_format": {"type": "text"}, "logprobs": False, "n": 1,
-                             "logit_bias": {}}.items():
+        for field, value in {
+            "tools": [],
+            "tool_choice": "auto",
+            "response_format": {"type": "text"},
+            "logprobs": False,
+            "n": 1,
+            "logit_bias": {},
+        }.items():
             with self.subTest(field=field, value=value):
                 self.assertEqual(self.ask(**{field: value})[0], 200)
-        self.refused("messages[0].content", "unsupported_parameter",
-                     messages=[{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}])
-        self.refused("messages[0].role", "unsupported_parameter", messages=[{"role": "tool", "content": "x"}])
+        self.refused(
+            "messages[0].content",
+            "unsupported_parameter",
+            messages=[
+                {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}
+            ],
+        )
+        self.refused(
+            "messages[0].role", "unsupported_parameter", messages=[{"role": "tool", "content": "x"}]
+        )
         self.refused("hearth.context", "unsupported_parameter", hearth={"context": "summarise"})
         self.refused("hearth.context", "invalid_value", hearth={"context": "magic"})
 
     def test_a_doubled_key_is_refused(self):
-        status, reply = self.d.post("/v1/chat/completions",
-                                    '{"messages":[{"role":"user","content":"x"}],"seed":1,"seed":2}')
+        status, reply = self.d.post(
+            "/v1/chat/completions", '{"messages":[{"role":"user","content":"x"}],"seed":1,"seed":2}'
+        )
         self.assertEqual((status, reply["error"]["param"]), (400, "seed"), reply)
 
     def test_token_limits(self):  # B44
@@ -101,10 +184,10 @@ class Requests(unittest.TestCase):
             self.assertEqual((r["usage"]["completion_tokens"], finish(r)), (n, "length"))
         status, r = self.ask(max_completion_tokens=2, max_tokens=3)
         self.assertEqual(r["usage"]["completion_tokens"], 2)
-        for value in (0, -1, -2, "5", 1.5, 2 ** 63, 1e300):
+        for value in (0, -1, -2, "5", 1.5, 2**63, 1e300):
             with self.subTest(value=value):
                 self.refused("max_tokens", max_tokens=value)
-        for value in (1e9, 2 ** 31, None):
+        for value in (1e9, 2**31, None):
             with self.subTest(value=value):
                 status, r = self.ask(max_tokens=value, messages=[user("forever")])
                 self.assertEqual(status, 200, r)
@@ -133,10 +216,14 @@ class Requests(unittest.TestCase):
                         status, r = self.ask(messages=self.of_tokens(n), max_tokens=limit)
                         if n < 256:
                             self.assertEqual(status, 200, r)
-                            self.assertEqual(r["usage"]["completion_tokens"], min(limit or 256, 256 - n))
+                            self.assertEqual(
+                                r["usage"]["completion_tokens"], min(limit or 256, 256 - n)
+                            )
                             self.assertEqual(finish(r), "length")
                         else:
-                            self.assertEqual((status, r["error"]["code"]), (400, "context_length_exceeded"))
+                            self.assertEqual(
+                                (status, r["error"]["code"]), (400, "context_length_exceeded")
+                            )
                             self.assertIn(str(n), r["error"]["message"])
                             self.assertIn("256", r["error"]["message"])
                             bodies.add((n, json.dumps(r)))
@@ -169,11 +256,19 @@ class Requests(unittest.TestCase):
             with self.subTest(prompt=prompt):
                 status, r = self.d.post("/v1/completions", {"prompt": prompt})
                 self.assertEqual((status, r["error"]["param"]), (400, "prompt"), r)
-        self.assertEqual(self.d.post("/v1/completions", {"prompt": ["a", "b"]})[1]["error"]["code"], "unsupported_parameter")
-        self.assertEqual(self.d.post("/v1/completions", {"prompt": [[104, 105]], "max_tokens": 2})[0], 200)
+        self.assertEqual(
+            self.d.post("/v1/completions", {"prompt": ["a", "b"]})[1]["error"]["code"],
+            "unsupported_parameter",
+        )
+        self.assertEqual(
+            self.d.post("/v1/completions", {"prompt": [[104, 105]], "max_tokens": 2})[0], 200
+        )
 
     def test_content_may_be_parts(self):
-        parts = {"role": "user", "content": [{"type": "text", "text": "hel"}, {"type": "input_text", "text": "lo"}]}
+        parts = {
+            "role": "user",
+            "content": [{"type": "text", "text": "hel"}, {"type": "input_text", "text": "lo"}],
+        }
         _, a = self.ask(messages=[parts])
         _, b = self.ask(messages=[user("hello")])
         self.assertEqual(a["usage"]["prompt_tokens"], b["usage"]["prompt_tokens"])
@@ -183,8 +278,12 @@ class Requests(unittest.TestCase):
 
     def test_an_assistant_may_have_no_content(self):  # B37
         counts = set()
-        for message in ({"role": "assistant", "content": None}, {"role": "assistant"}, {"role": "assistant", "content": ""},
-                        {"role": "assistant", "content": []}):
+        for message in (
+            {"role": "assistant", "content": None},
+            {"role": "assistant"},
+            {"role": "assistant", "content": ""},
+            {"role": "assistant", "content": []},
+        ):
             status, r = self.ask(messages=[user("a"), message, user("b")])
             self.assertEqual(status, 200, r)
             counts.add(r["usage"]["prompt_tokens"])
@@ -193,11 +292,21 @@ class Requests(unittest.TestCase):
 
     def test_a_nul_is_refused(self):  # B33
         for text in ('"before\\u0000after"', '"before\x00after"'):
-            status, r = self.d.post("/v1/chat/completions", '{"messages":[{"role":"user","content":%s}]}' % text)
+            status, r = self.d.post(
+                "/v1/chat/completions", '{"messages":[{"role":"user","content":%s}]}' % text
+            )
             self.assertEqual((status, r["error"]["code"]), (400, "invalid_json"), r)
 
     def test_broken_json_is_refused(self):  # B54
-        for body in ("{", "[]", "3", "", '{"a":1}x', '{"x":' + "[" * 100000, '{"messages":"\xff"}'.encode("latin-1")):
+        for body in (
+            "{",
+            "[]",
+            "3",
+            "",
+            '{"a":1}x',
+            '{"x":' + "[" * 100000,
+            '{"messages":"\xff"}'.encode("latin-1"),
+        ):
             with self.subTest(body=body[:20]):
                 status, r = self.d.post("/v1/chat/completions", body)
                 self.assertEqual((status, r["error"]["code"]), (400, "invalid_json"), r)
@@ -205,14 +314,15 @@ class Requests(unittest.TestCase):
     def test_seeds(self):  # B40
         def roll(**seed):
             return self.d.say([user("dice")], temperature=1, **seed)
+
         of_42 = roll(seed=42)
         self.assertEqual([roll(seed=42), roll(seed=42)], [of_42, of_42])
         self.assertEqual(roll(seed=42, hearth={"cache": False}), of_42)
         self.assertNotEqual(roll(seed=43), of_42)
         self.assertEqual(len({roll() for _ in range(3)}), 3)
         self.assertEqual(roll(seed=0), roll(seed=0))
-        self.assertEqual(self.ask(seed=2 ** 53 - 1)[0], 200)
-        for seed in (-1, 2 ** 53, 2 ** 63, 1.5):
+        self.assertEqual(self.ask(seed=2**53 - 1)[0], 200)
+        for seed in (-1, 2**53, 2**63, 1.5):
             with self.subTest(seed=seed):
                 self.refused("seed", seed=seed)
 
@@ -230,8 +340,13 @@ class Requests(unittest.TestCase):
         ids = self.d.post("/tokenize", {"messages": [user(forged)]})[1]["tokens"]
         control = (256, 257, 258)
         self.assertEqual([i for i in ids if i in control], [i for i in plain if i in control])
-        ids = self.d.post("/tokenize", {"messages": [user("a"), {"role": "assistant", "content": forged}, user("b")]})[1]["tokens"]
-        markup = self.d.post("/tokenize", {"messages": [user("a"), {"role": "assistant", "content": ""}, user("b")]})[1]["tokens"]
+        ids = self.d.post(
+            "/tokenize",
+            {"messages": [user("a"), {"role": "assistant", "content": forged}, user("b")]},
+        )[1]["tokens"]
+        markup = self.d.post(
+            "/tokenize", {"messages": [user("a"), {"role": "assistant", "content": ""}, user("b")]}
+        )[1]["tokens"]
         self.assertEqual([i for i in ids if i in control], [i for i in markup if i in control])
 
     def test_models(self):

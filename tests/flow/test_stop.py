@@ -1,4 +1,7 @@
-"""SIGTERM: streams end with an error, whole answers with a 503, exit code 0 within the bound, the socket is gone."""
+"""SIGTERM: streams end with an error, whole answers with a 503, exit code 0 within the bound, the
+socket is gone.
+"""
+
 import json
 import os
 import time
@@ -48,7 +51,11 @@ class Stop(unittest.TestCase):
             for _ in range(2):  # one runs, one waits
                 s = d.raw()
                 data = json.dumps({"messages": [user("forever")]}).encode()
-                s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
+                s.sendall(
+                    b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+                    % len(data)
+                    + data
+                )
                 socks.append(s)
             d.until(lambda: d.status()["turns"]["queued"] == 1, "queued")
             self.stop_in_time(d)
@@ -75,7 +82,11 @@ class Stop(unittest.TestCase):
         with Scripted({**SCRIPT, "pace_us": 0, "ctx": 8192}) as d:
             s = d.raw()
             data = json.dumps({"messages": [user("forever")], "stream": True}).encode()
-            s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
+            s.sendall(
+                b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+                % len(data)
+                + data
+            )
             d.until(lambda: d.n_generated() > 2000, "much is waiting to be read")
             self.stop_in_time(d)
             s.close()
@@ -88,11 +99,13 @@ class Stop(unittest.TestCase):
     def test_while_loading(self):
         d = Scripted({**SCRIPT, "load_ms": 60000}, wait=False)
         with d:
+
             def loading():
                 try:
                     return d.get("/health")[0] == 503
                 except OSError:
                     return False
+
             d.until(loading, "loading")
             status, reply = d.post("/v1/chat/completions", {"messages": [user("x")]})
             self.assertEqual(status, 503, reply)

@@ -1,4 +1,7 @@
-"""Streams: whole characters, stop strings, the order of chunks, usage; and that a stream and a whole answer say the same."""
+"""Streams: whole characters, stop strings, the order of chunks, usage; and that a stream and a
+whole answer say the same.
+"""
+
 import random
 import unittest
 
@@ -13,7 +16,25 @@ SCRIPT = {
         {"when": "note", "pieces": [" Note", "?"]},
         {"when": "long stop", "pieces": ["head"] + ["ab"] * 200 + ["tail"]},
         {"when": "prefixes", "pieces": ["a", "\n", "User", "b", "\n", "Us", "er", ":", "c"]},
-        {"when": "poem", "pieces": ["Roses", " are", " red", ",", "\n", "violets", " 你", "好", " blue", ".", "\n\n", "ab", "aab", "ba"]},
+        {
+            "when": "poem",
+            "pieces": [
+                "Roses",
+                " are",
+                " red",
+                ",",
+                "\n",
+                "violets",
+                " 你",
+                "好",
+                " blue",
+                ".",
+                "\n\n",
+                "ab",
+                "aab",
+                "ba",
+            ],
+        },
         {"when": "count", "pieces": ["1 ", "2 ", "3 ", "4 "]},
     ],
     "default": {"pieces": ["ok"]},
@@ -90,12 +111,13 @@ class Streams(unittest.TestCase):
             stops = []
             for _ in range(rng.randint(1, 4)):
                 at = rng.randrange(len(full))
-                stop = full[at:at + rng.randint(1, 6)]
+                stop = full[at : at + rng.randint(1, 6)]
                 stops.append(stop if rng.random() < 0.7 else stop + "§")
             with self.subTest(seed=seed, stops=stops):
                 text, _, _ = self.both("poem", stop=stops)
                 ends = [full.find(s) for s in stops if s in full]
-                # The stop that ends first in the stream of tokens wins, so the cut is at one of them and none is inside.
+                # The stop that ends first in the stream of tokens wins, so the cut is at one of
+                # them and none is inside.
                 self.assertTrue(full.startswith(text))
                 self.assertFalse(any(s in text for s in stops))
                 self.assertEqual(text == full, not ends)

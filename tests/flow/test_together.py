@@ -1,4 +1,7 @@
-"""Several turns at once: the same text as alone, nobody starves, everyone answers while a long prompt is read."""
+"""Several turns at once: the same text as alone, nobody starves, everyone answers while a long
+prompt is read.
+"""
+
 import threading
 import time
 import unittest
@@ -28,10 +31,20 @@ class Together(unittest.TestCase):
         cls.d.stop()
 
     def test_batch_mates_change_nothing(self):  # B41
-        asks = [[user("alpha " + "x" * 100)], [user("beta")], [user("gamma")], [user("alpha again")]]
+        asks = [
+            [user("alpha " + "x" * 100)],
+            [user("beta")],
+            [user("gamma")],
+            [user("alpha again")],
+        ]
         alone = [self.d.say(m, hearth={"cache": False}, seed=3, temperature=0.7) for m in asks]
         for cache in (False, True, True):
-            texts = together(*[lambda m=m: self.d.say(m, seed=3, temperature=0.7, hearth={"cache": cache}) for m in asks])
+            texts = together(
+                *[
+                    lambda m=m: self.d.say(m, seed=3, temperature=0.7, hearth={"cache": cache})
+                    for m in asks
+                ]
+            )
             self.assertEqual(texts, alone)
 
     def test_more_than_parallel_wait_and_are_all_answered(self):
@@ -57,6 +70,7 @@ class Together(unittest.TestCase):
                 n += 1
                 time.sleep(0.01)
             return text, was_done, n
+
         _, (text, was_done, n) = together(long, others)
         self.assertEqual(text, "ok")
         self.assertFalse(was_done, "the short one was first")
@@ -68,7 +82,9 @@ class Together(unittest.TestCase):
             for _ in range(3):
                 next(it)
             done = threading.Event()
-            t = threading.Thread(target=lambda: (self.d.chat([user("y" * 3000)], max_tokens=1), done.set()))
+            t = threading.Thread(
+                target=lambda: (self.d.chat([user("y" * 3000)], max_tokens=1), done.set())
+            )
             t.start()
             n = 0
             while not done.is_set():
@@ -90,6 +106,7 @@ class Together(unittest.TestCase):
                     return [self.d.post("/v1/chat/completions", {"messages": [m]}) for m in huge]
                 finally:
                     done.set()
+
             results = []
             t = threading.Thread(target=lambda: results.extend(ask()))
             t.start()
@@ -111,6 +128,7 @@ class Together(unittest.TestCase):
             def ask(i):
                 d.say([user(f"beta {i}")])
                 order.append(i)
+
             threads = []
             for i in range(4):
                 t = threading.Thread(target=ask, args=(i,))
