@@ -129,7 +129,8 @@ static int create(struct call *k, struct http_error *ret)
         return rc;
     if ((rc = read_items(k, &items, ret)))
         return rc;
-    if (memory_conversation_add(k->h->memory, k->r->owner, metadata, false, &k->c, &k->arena, &e))
+    const struct memory_new_conversation new = {.owner = k->r->owner, .metadata = metadata};
+    if (memory_conversation_add(k->h->memory, &new, &k->c, &k->arena, &e))
         return items_error(ret, &e, NULL);
     if (items.n > 0 && (rc = add_items(k, &items, &added, ret))) {
         struct err ignored; /* the first error is told */
@@ -154,19 +155,16 @@ static int list(struct call *k, struct http_error *ret)
 {
     struct err e;
     struct memory_page page;
-    struct memory_conversation *found;
-    size_t n;
-    bool has_more;
+    struct memory_conversations found;
     int rc = items_page(k->r, &k->arena, &page, ret);
     if (rc)
         return rc;
-    if (memory_conversation_list(k->h->memory, k->r->owner, &page, &found, &n, &has_more, &k->arena,
-                                 &e))
+    if (memory_conversation_list(k->h->memory, k->r->owner, &page, &found, &k->arena, &e))
         return items_error(ret, &e, "after");
     json *data = json_array();
-    for (size_t i = 0; i < n; i++)
-        json_add(data, conversation_json(&found[i]));
-    history_reply_json(k->h, k->r, 200, list_json(data, has_more));
+    for (size_t i = 0; i < found.n; i++)
+        json_add(data, conversation_json(&found.v[i]));
+    history_reply_json(k->h, k->r, 200, list_json(data, found.has_more));
     return HANDLED;
 }
 
@@ -282,15 +280,13 @@ static int item_list(struct call *k, const char *id, struct http_error *ret)
 {
     struct err e;
     struct memory_page page;
-    struct memory_message *found;
-    size_t n;
-    bool has_more;
+    struct memory_messages found;
     int rc;
     if ((rc = call_find(k, id, ret)) || (rc = items_page(k->r, &k->arena, &page, ret)))
         return rc;
-    if (memory_message_list(k->h->memory, k->c.row, &page, &found, &n, &has_more, &k->arena, &e))
+    if (memory_message_list(k->h->memory, k->c.row, &page, &found, &k->arena, &e))
         return items_error(ret, &e, "after");
-    return reply_items(k, found, n, has_more);
+    return reply_items(k, found.v, found.n, found.has_more);
 }
 
 int api_item_list(struct history *h, struct request *r, const struct route_args *args,

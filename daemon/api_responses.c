@@ -326,12 +326,13 @@ static int store(struct ask *ask, struct http_error *ret)
 {
     struct err e;
     struct memory_conversation hidden = {0};
+    const struct memory_new_conversation new = {.owner = ask->r->owner, .is_hidden = true};
     struct turn *t = ask->t;
     random_id("msg_", ask->api->item_id);
     if (!ask->api->is_stored)
         return 0;
     if (ask->conversation == 0 &&
-        memory_conversation_add(ask->h->memory, ask->r->owner, NULL, true, &hidden, &t->arena, &e))
+        memory_conversation_add(ask->h->memory, &new, &hidden, &t->arena, &e))
         return items_error(ret, &e, NULL);
     struct prepare_place place = {
         .conversation = ask->conversation ? ask->conversation : hidden.row,
@@ -476,21 +477,20 @@ static int list_input(struct history *h, const struct request *r,
 {
     struct err e;
     struct memory_page page;
-    struct memory_message answer, *list = NULL;
-    size_t n = 0;
-    bool has_more = false;
+    struct memory_message answer;
+    struct memory_messages list;
     int rc = items_page(r, a, &page, ret);
     if (rc)
         return rc;
     if (memory_message_by_row(h->memory, found->answer, &answer, a, &e))
         return items_error(ret, &e, "response_id");
     struct memory_branch branch = {.first = found->first_input, .tip = answer.parent};
-    if (memory_branch_list(h->memory, &branch, &page, &list, &n, &has_more, a, &e))
+    if (memory_branch_list(h->memory, &branch, &page, &list, a, &e))
         return items_error(ret, &e, "after");
     json *data = json_array();
-    for (size_t i = 0; i < n; i++)
-        json_add(data, item_json(&list[i]));
-    history_reply_json(h, r, 200, list_json(data, has_more));
+    for (size_t i = 0; i < list.n; i++)
+        json_add(data, item_json(&list.v[i]));
+    history_reply_json(h, r, 200, list_json(data, list.has_more));
     return HANDLED;
 }
 

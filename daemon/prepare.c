@@ -114,14 +114,15 @@ static int path_ids(struct history *h, struct turn *t, const struct memory_messa
 
 int prepare_path(struct history *h, struct turn *t, int64_t tip, struct http_error *ret_error)
 {
-    struct memory_message *path;
+    struct memory_messages found;
     struct err e;
-    size_t n;
     if (tip == 0)
         return 0;
-    int rc = memory_path(h->memory, tip, LIMIT_MESSAGES, &path, &n, &t->arena, &e);
+    int rc = memory_path(h->memory, tip, LIMIT_MESSAGES, &found, &t->arena, &e);
     if (rc)
         return from_err(ret_error, &e);
+    const struct memory_message *path = found.v;
+    size_t n = found.n;
     for (size_t i = 0; i < n; i++) {
         bool is_answer = path[i].role == MEMORY_ASSISTANT;
         if (is_answer && (path[i].n_text == 0 || path[i].status == MEMORY_GENERATING))
@@ -156,8 +157,9 @@ static int reply_ids(struct history *h, struct turn *t, size_t i, struct http_er
     struct ids ids;
     static struct log_limit limit = {.burst = 3};
     ids_init(&ids);
-    int rc = memory_reply_get(h->memory, t->owner, t->store.chain,
-                              engine_info(h->engine)->render_id, &ids, &e);
+    const struct memory_reply_key key = {.chain = t->store.chain,
+                                         .render = engine_info(h->engine)->render_id};
+    int rc = memory_reply_get(h->memory, t->owner, &key, &ids, &e);
     if (rc && rc != ERR_NOTFOUND && log_allowed(&limit))
         log_warn("the token ids of a reply could not be looked up: %s", e.text);
     rc = rc ? 0 : window_set_ids(t, i, &ids, ret);
@@ -251,27 +253,25 @@ int prepare_store(struct history *h, struct turn *t, const struct prepare_place 
 {
     struct err e;
     struct turn_store *s = &t->store;
-    int64_t parent = place->parent;
-    int rc = 0;
-    s->inputs = arena_array(&t->arena, place->n, sizeof *s->inputs);
-    if (!s->inputs)
+    size_t n = place->n;
+    struct memory_new_message *all = arena_array(&t->arena, n + 1, sizeof *all);
+    struct memory_message *added = arena_array(&t->arena, n + 1, sizeof *added);
+    if (!all || !added)
         return out_of_memory(ret_error);
-    for (size_t i = 0; i < place->n; i++) {
-        place->messages[i].conversation = place->conversation;
-        place->messages[i].parent =
-            i == 0 ? parent : 0; /* each of the others follows the one before it */
-    }
-    if (place->n > 0)
-        rc = memory_message_add_all(h->memory, place->messages, place->n, s->inputs, &t->arena, &e);
-    if (rc)
+    if (n > 0)
+        memcpy(all, place->messages, n * sizeof *all);
+    /* The answer's row comes in the same transaction: a refused request has stored nothing. */
+    all[n] = (struct memory_new_message){.role = MEMORY_ASSISTANT,
+                                         .text = "",
+                                         .model = t->model,
+                                         .status = MEMORY_GENERATING};
+    all[0].conversation = place->conversation;
+    all[0].parent = place->parent; /* each of the others follows the one before it */
+    if (memory_message_add_all(h->memory, all, n + 1, added, &t->arena, &e))
         return from_err(ret_error, &e);
-    s->n_inputs = place->n;
-    if (place->n > 0)
-        parent = s->inputs[place->n - 1].row;
-    rc = memory_answer_begin(h->memory, place->conversation, parent, t->model, &s->answer,
-                             &t->arena, &e);
-    if (rc)
-        return from_err(ret_error, &e);
+    s->inputs = added;
+    s->n_inputs = n;
+    s->answer = added[n];
     s->conversation = place->conversation;
     t->who = (uint64_t)place->conversation;
     s->is_on = true;

@@ -4,35 +4,12 @@
  *      begin: generating ──► flush, flush … ──► end: complete | interrupted | failed
  *                       ╰──► the daemon dies ──► interrupted, at the next open
  *
- * Begin and flushes are NORMAL: they survive a crash of the daemon, and the fsync of each would be
- * felt. The end is FULL and carries all that belongs to the answer (token ids, statistics, the
- * stored response) in one transaction.
+ * It begins as a message of status MEMORY_GENERATING, in the transaction that stores its question:
+ * either both are there or the request was refused. Flushes are NORMAL: they survive a crash of the
+ * daemon, and the fsync of each would be felt. The end is FULL and carries all that belongs to the
+ * answer (token ids, statistics, the stored response) in one transaction.
  */
 #include "memory/internal.h"
-
-int memory_answer_begin(struct memory *m, int64_t conversation, int64_t parent, const char *model,
-                        struct memory_message *ret, struct arena *a, struct err *e)
-{
-    struct memory_new_message msg = {
-        .conversation = conversation,
-        .parent = parent,
-        .role = MEMORY_ASSISTANT,
-        .text = "",
-        .model = model,
-        .status = MEMORY_GENERATING,
-    };
-    struct memory_message added = {0};
-    int rc = db_begin(m->db, DB_NORMAL, e);
-    if (rc < 0)
-        return rc;
-    rc = conversation_touch(m, conversation, e);
-    if (rc == 0)
-        rc = message_insert(m, &msg, &added, a, e);
-    rc = db_end(m->db, rc, e);
-    if (rc == 0)
-        *ret = added;
-    return rc;
-}
 
 static int gone(int64_t row, struct err *e)
 {

@@ -110,9 +110,8 @@ int memory_conversation_find(struct memory *m, const char *owner, const char *id
     return read_one(s, id, ret, a, e);
 }
 
-int memory_conversation_add(struct memory *m, const char *owner, const char *metadata,
-                            bool is_hidden, struct memory_conversation *ret, struct arena *a,
-                            struct err *e)
+int memory_conversation_add(struct memory *m, const struct memory_new_conversation *new,
+                            struct memory_conversation *ret, struct arena *a, struct err *e)
 {
     char id[MEMORY_ID_BYTES];
     random_id("conv_", id);
@@ -127,9 +126,9 @@ int memory_conversation_add(struct memory *m, const char *owner, const char *met
                              "= ?2 AND is_hidden = ?4))",
                              e);
     stmt_str(s, 1, id);
-    stmt_str(s, 2, owner);
-    stmt_str(s, 3, metadata ? metadata : "{}");
-    stmt_int(s, 4, is_hidden);
+    stmt_str(s, 2, new->owner);
+    stmt_str(s, 3, new->metadata ? new->metadata : "{}");
+    stmt_int(s, 4, new->is_hidden);
     stmt_int(s, 5, clock_wall_s());
     rc = stmt_run(s, e);
     struct memory_conversation c = {0};
@@ -244,8 +243,7 @@ static int page_start(struct memory *m, const char *owner, const struct memory_p
 }
 
 int memory_conversation_list(struct memory *m, const char *owner, const struct memory_page *page,
-                             struct memory_conversation **ret, size_t *ret_n, bool *ret_more,
-                             struct arena *a, struct err *e)
+                             struct memory_conversations *ret, struct arena *a, struct err *e)
 {
     static const char newest[] = "SELECT " CONVERSATION_COLUMNS " FROM conversation c"
                                  " WHERE c.owner = ?1 AND c.is_hidden = 0 AND c.activity < ?2"
@@ -275,8 +273,6 @@ int memory_conversation_list(struct memory *m, const char *owner, const struct m
     stmt_end(s);
     if (rc < 0)
         return rc;
-    *ret = list;
-    *ret_n = n;
-    *ret_more = rc == 1;
+    *ret = (struct memory_conversations){.v = list, .n = n, .has_more = rc == 1};
     return 0;
 }

@@ -76,8 +76,12 @@ struct memory_message {
 };
 
 /* Conversations. metadata NULL: {}. */
-int memory_conversation_add(struct memory *m, const char *owner, const char *metadata,
-                            bool is_hidden, struct memory_conversation *ret, struct arena *a,
+struct memory_new_conversation {
+    const char *owner, *metadata;
+    bool is_hidden;
+};
+int memory_conversation_add(struct memory *m, const struct memory_new_conversation *c,
+                            struct memory_conversation *ret, struct arena *a,
                             struct err *e) MUST_USE;
 int memory_conversation_find(struct memory *m, const char *owner, const char *id,
                              struct memory_conversation *ret, struct arena *a,
@@ -99,9 +103,14 @@ struct memory_page {
     int limit;
     bool is_ascending;
 };
+struct memory_conversations {
+    struct memory_conversation *v; /* [n], in the arena */
+    size_t n;
+    bool has_more; /* beyond the page */
+};
 int memory_conversation_list(struct memory *m, const char *owner, const struct memory_page *page,
-                             struct memory_conversation **ret, size_t *ret_n, bool *ret_more,
-                             struct arena *a, struct err *e) MUST_USE;
+                             struct memory_conversations *ret, struct arena *a,
+                             struct err *e) MUST_USE;
 
 /* Messages. Durable when the call returns (synchronous=FULL). `parent` 0: the first of its
  * conversation. */
@@ -112,7 +121,7 @@ struct memory_new_message {
     size_t n_text;
     const char *model;         /* answers imported or added by items; may be NULL */
     enum memory_status status; /* MEMORY_STORED for a person's, MEMORY_COMPLETE for an added
-                                * answer */
+                                * answer, MEMORY_GENERATING for one that begins */
 };
 int memory_message_add(struct memory *m, const struct memory_new_message *msg,
                        struct memory_message *ret, struct arena *a, struct err *e) MUST_USE;
@@ -127,26 +136,28 @@ int memory_message_by_row(struct memory *m, int64_t row, struct memory_message *
 int memory_message_remove(struct memory *m, const char *owner, const char *id,
                           struct err *e) MUST_USE;
 /* The path from the root to `tip`, in order. ERR_LIMIT beyond max messages. */
-int memory_path(struct memory *m, int64_t tip, size_t max, struct memory_message **ret,
-                size_t *ret_n, struct arena *a, struct err *e) MUST_USE;
+struct memory_messages {
+    struct memory_message *v; /* [n], in the arena */
+    size_t n;
+    bool has_more; /* beyond the page */
+};
+int memory_path(struct memory *m, int64_t tip, size_t max, struct memory_messages *ret,
+                struct arena *a, struct err *e) MUST_USE;
 /* A page of the current path's messages (root … conversation's tip), as items. */
 int memory_message_list(struct memory *m, int64_t conversation, const struct memory_page *page,
-                        struct memory_message **ret, size_t *ret_n, bool *ret_more, struct arena *a,
-                        struct err *e) MUST_USE;
+                        struct memory_messages *ret, struct arena *a, struct err *e) MUST_USE;
 /* The same for a piece of a path: from the row `first` (or the first above it) down to `tip`. */
 struct memory_branch {
     int64_t first, tip;
 };
 int memory_branch_list(struct memory *m, const struct memory_branch *branch,
-                       const struct memory_page *page, struct memory_message **ret, size_t *ret_n,
-                       bool *ret_more, struct arena *a, struct err *e) MUST_USE;
+                       const struct memory_page *page, struct memory_messages *ret, struct arena *a,
+                       struct err *e) MUST_USE;
 
 /*
- * Answers: a row `generating` under the user's message, flushed now and then (synchronous=NORMAL),
- * ended once (FULL).
+ * Answers: a message added with MEMORY_GENERATING and no text (best in one memory_message_add_all
+ * with its question), flushed now and then (synchronous=NORMAL), ended once (FULL).
  */
-int memory_answer_begin(struct memory *m, int64_t conversation, int64_t parent, const char *model,
-                        struct memory_message *ret, struct arena *a, struct err *e) MUST_USE;
 int memory_answer_flush(struct memory *m, int64_t row, const char *text, size_t n_text,
                         struct err *e) MUST_USE;
 
@@ -214,11 +225,13 @@ int memory_response_remove(struct memory *m, const char *owner, const char *id,
  * Replies of stateless chats: hash chain over (role, text) up to and with an assistant message →
  * the ids it was generated with. Per owner, byte-budgeted (oldest use goes first).
  */
-int memory_reply_put(struct memory *m, const char *owner, const uint8_t chain[HASH_BYTES],
-                     const uint8_t render[HASH_BYTES], const int32_t *ids, size_t n,
-                     struct err *e) MUST_USE;
-int memory_reply_get(struct memory *m, const char *owner, const uint8_t chain[HASH_BYTES],
-                     const uint8_t render[HASH_BYTES], struct ids *ret, struct err *e) MUST_USE;
+struct memory_reply_key {
+    const uint8_t *chain, *render; /* [HASH_BYTES] each */
+};
+int memory_reply_put(struct memory *m, const char *owner, const struct memory_reply_key *key,
+                     const int32_t *ids, size_t n, struct err *e) MUST_USE;
+int memory_reply_get(struct memory *m, const char *owner, const struct memory_reply_key *key,
+                     struct ids *ret, struct err *e) MUST_USE;
 int memory_reply_drop_all(struct memory *m, const char *owner, struct err *e) MUST_USE;
 #define MEMORY_REPLY_BUDGET_BYTES (16u << 20)
 /* chain' = H(chain ‖ role (u8) ‖ length (u64) ‖ bytes); start from all zero. */

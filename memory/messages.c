@@ -210,13 +210,6 @@ int memory_message_remove(struct memory *m, const char *owner, const char *id, s
     return rc;
 }
 
-/* Messages read, in the arena. */
-struct path {
-    struct memory_message *v;
-    size_t n;
-    bool has_more;
-};
-
 /* Rows of a path, tip first. */
 struct rows {
     int64_t *v; /* [cap], in the arena */
@@ -297,8 +290,8 @@ static int walk_up(struct memory *m, const struct walk *w, struct rows *ret, str
     return 0;
 }
 
-static int read_path(struct memory *m, const struct walk *w, struct path *ret, struct arena *a,
-                     struct err *e)
+static int read_path(struct memory *m, const struct walk *w, struct memory_messages *ret,
+                     struct arena *a, struct err *e)
 {
     struct rows rows = {0};
     int rc = walk_up(m, w, &rows, a, e);
@@ -312,24 +305,18 @@ static int read_path(struct memory *m, const struct walk *w, struct path *ret, s
         if (rc < 0)
             return rc;
     }
-    *ret = (struct path){.v = path, .n = rows.n};
+    *ret = (struct memory_messages){.v = path, .n = rows.n};
     return 0;
 }
 
-int memory_path(struct memory *m, int64_t tip, size_t max, struct memory_message **ret,
-                size_t *ret_n, struct arena *a, struct err *e)
+int memory_path(struct memory *m, int64_t tip, size_t max, struct memory_messages *ret,
+                struct arena *a, struct err *e)
 {
-    struct path path = {0};
     int rc = db_begin_read(m->db, e);
     if (rc < 0)
         return rc;
-    rc = read_path(m, &(struct walk){.tip = tip, .max = max}, &path, a, e);
-    rc = db_end(m->db, rc, e);
-    if (rc < 0)
-        return rc;
-    *ret = path.v;
-    *ret_n = path.n;
-    return 0;
+    rc = read_path(m, &(struct walk){.tip = tip, .max = max}, ret, a, e);
+    return db_end(m->db, rc, e);
 }
 
 /* The row and parent of the item that a page follows; it is in the tip's conversation. */
@@ -386,7 +373,7 @@ static int page_rows(struct memory *m, const struct memory_branch *branch,
 }
 
 static int read_page(struct memory *m, const struct memory_branch *branch,
-                     const struct memory_page *page, struct path *ret, struct arena *a,
+                     const struct memory_page *page, struct memory_messages *ret, struct arena *a,
                      struct err *e)
 {
     struct rows rows = {0};
@@ -403,37 +390,27 @@ static int read_page(struct memory *m, const struct memory_branch *branch,
         if (rc < 0)
             return rc;
     }
-    *ret = (struct path){.v = list, .n = n, .has_more = rows.n > n};
+    *ret = (struct memory_messages){.v = list, .n = n, .has_more = rows.n > n};
     return 0;
 }
 
 int memory_branch_list(struct memory *m, const struct memory_branch *branch,
-                       const struct memory_page *page, struct memory_message **ret, size_t *ret_n,
-                       bool *ret_more, struct arena *a, struct err *e)
+                       const struct memory_page *page, struct memory_messages *ret, struct arena *a,
+                       struct err *e)
 {
-    struct path list = {0};
     if (page->limit < 1 || page->limit > MEMORY_PAGE_MAX)
         return err_set(e, ERR_INVAL, "limit is %d: from 1 to %d", page->limit, MEMORY_PAGE_MAX);
     int rc = db_begin_read(m->db, e);
     if (rc < 0)
         return rc;
-    rc = read_page(m, branch, page, &list, a, e);
-    rc = db_end(m->db, rc, e);
-    if (rc < 0)
-        return rc;
-    *ret = list.v;
-    *ret_n = list.n;
-    *ret_more = list.has_more;
-    return 0;
+    rc = read_page(m, branch, page, ret, a, e);
+    return db_end(m->db, rc, e);
 }
 
 int memory_message_list(struct memory *m, int64_t conversation, const struct memory_page *page,
-                        struct memory_message **ret, size_t *ret_n, bool *ret_more, struct arena *a,
-                        struct err *e)
+                        struct memory_messages *ret, struct arena *a, struct err *e)
 {
     struct memory_branch branch = {.first = 1};
     int rc = tip_of(m, conversation, &branch.tip, e);
-    if (rc < 0)
-        return rc;
-    return memory_branch_list(m, &branch, page, ret, ret_n, ret_more, a, e);
+    return rc < 0 ? rc : memory_branch_list(m, &branch, page, ret, a, e);
 }

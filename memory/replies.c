@@ -104,11 +104,7 @@ static int shrink(struct memory *m, struct owner *o, struct err *e)
     return 0;
 }
 
-struct reply_key {
-    const uint8_t *chain, *render;
-};
-
-static int put(struct memory *m, const char *owner, const struct reply_key *key,
+static int put(struct memory *m, const char *owner, const struct memory_reply_key *key,
                const struct ids *ids, struct err *e)
 {
     struct owner o = {0};
@@ -136,21 +132,21 @@ static int put(struct memory *m, const char *owner, const struct reply_key *key,
     return rc;
 }
 
-int memory_reply_put(struct memory *m, const char *owner, const uint8_t chain[HASH_BYTES],
-                     const uint8_t render[HASH_BYTES], const int32_t *ids, size_t n, struct err *e)
+int memory_reply_put(struct memory *m, const char *owner, const struct memory_reply_key *key,
+                     const int32_t *ids, size_t n, struct err *e)
 {
     /* One reply may not push out most of the others. */
     if (n > MEMORY_REPLY_BUDGET_BYTES / 4 / sizeof(*ids))
         return 0;
     const struct ids list = {.v = (int32_t *)ids, .n = n, .cap = n}; /* read only */
-    const struct reply_key key = {.chain = chain, .render = render};
     int rc = db_begin(m->db, DB_NORMAL, e);
     if (rc < 0)
         return rc;
-    return db_end(m->db, put(m, owner, &key, &list, e), e);
+    return db_end(m->db, put(m, owner, key, &list, e), e);
 }
 
-static int note_use(struct memory *m, struct owner *o, const struct reply_key *key, struct err *e)
+static int note_use(struct memory *m, struct owner *o, const struct memory_reply_key *key,
+                    struct err *e)
 {
     o->uses++;
     struct stmt *s = db_stmt(
@@ -163,19 +159,18 @@ static int note_use(struct memory *m, struct owner *o, const struct reply_key *k
     return rc < 0 ? rc : owner_set(m, o, e);
 }
 
-int memory_reply_get(struct memory *m, const char *owner, const uint8_t chain[HASH_BYTES],
-                     const uint8_t render[HASH_BYTES], struct ids *ret, struct err *e)
+int memory_reply_get(struct memory *m, const char *owner, const struct memory_reply_key *key,
+                     struct ids *ret, struct err *e)
 {
     struct owner o = {0};
-    const struct reply_key key = {.chain = chain, .render = render};
     int rc = owner_find(m, owner, &o, e);
     if (rc < 0)
         return rc;
     struct stmt *s = db_stmt(
         m->db, "SELECT ids, used FROM reply WHERE owner = ?1 AND chain = ?2 AND render = ?3", e);
     stmt_int(s, 1, o.row);
-    stmt_blob(s, 2, chain, HASH_BYTES);
-    stmt_blob(s, 3, render, HASH_BYTES);
+    stmt_blob(s, 2, key->chain, HASH_BYTES);
+    stmt_blob(s, 3, key->render, HASH_BYTES);
     size_t n_before = ret->n;
     rc = stmt_step(s, e);
     bool is_newest = rc == 1 && column_int(s, 1) == o.uses;
@@ -190,7 +185,7 @@ int memory_reply_get(struct memory *m, const char *owner, const uint8_t chain[HA
     }
     struct err ignored;
     if (!is_newest && db_begin_now(m->db, &ignored) == 0)
-        (void)!db_end(m->db, note_use(m, &o, &key, &ignored), &ignored);
+        (void)!db_end(m->db, note_use(m, &o, key, &ignored), &ignored);
     return 0;
 }
 

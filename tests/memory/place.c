@@ -70,7 +70,8 @@ void place_refused(int code)
 struct memory_conversation add_conversation(void)
 {
     struct memory_conversation c;
-    ASSERT_OK(memory_conversation_add(here.m, OWNER, NULL, false, &c, &here.a, &here.e));
+    const struct memory_new_conversation new = {.owner = OWNER};
+    ASSERT_OK(memory_conversation_add(here.m, &new, &c, &here.a, &here.e));
     return c;
 }
 
@@ -89,6 +90,19 @@ struct memory_message add_message(int64_t conversation, int64_t parent, enum mem
         .status = role == MEMORY_ASSISTANT ? MEMORY_COMPLETE : MEMORY_STORED,
         .model = role == MEMORY_ASSISTANT ? "test-model" : NULL,
     };
+    ASSERT_OK(memory_message_add(here.m, &msg, &m, &here.a, &here.e));
+    return m;
+}
+
+struct memory_message begin_answer(int64_t conversation, int64_t parent, const char *model)
+{
+    struct memory_message m;
+    const struct memory_new_message msg = {.conversation = conversation,
+                                           .parent = parent,
+                                           .role = MEMORY_ASSISTANT,
+                                           .text = "",
+                                           .status = MEMORY_GENERATING,
+                                           .model = model};
     ASSERT_OK(memory_message_add(here.m, &msg, &m, &here.a, &here.e));
     return m;
 }
@@ -117,21 +131,19 @@ static const char *joined(const struct memory_message *list, size_t n)
 
 const char *path_text(int64_t tip)
 {
-    struct memory_message *list;
-    size_t n;
-    ASSERT_OK(memory_path(here.m, tip, 100000, &list, &n, &here.a, &here.e));
-    return joined(list, n);
+    struct memory_messages list;
+    ASSERT_OK(memory_path(here.m, tip, 100000, &list, &here.a, &here.e));
+    return joined(list.v, list.n);
 }
 
 const char *page_text(int64_t conversation, const char *after, int limit, bool is_ascending,
                       bool *ret_more)
 {
-    struct memory_message *list;
-    size_t n;
+    struct memory_messages list;
     const struct memory_page page = {.after = after, .limit = limit, .is_ascending = is_ascending};
-    ASSERT_OK(
-        memory_message_list(here.m, conversation, &page, &list, &n, ret_more, &here.a, &here.e));
-    return joined(list, n);
+    ASSERT_OK(memory_message_list(here.m, conversation, &page, &list, &here.a, &here.e));
+    *ret_more = list.has_more;
+    return joined(list.v, list.n);
 }
 
 size_t file_get(const char *path, char **ret)

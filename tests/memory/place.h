@@ -47,6 +47,8 @@ struct memory_conversation add_conversation(void);
  * under a row. */
 struct memory_message add_message(int64_t conversation, int64_t parent, enum memory_role role,
                                   const char *text);
+/* An answer that is being written. */
+struct memory_message begin_answer(int64_t conversation, int64_t parent, const char *model);
 struct memory_conversation get_conversation(const char *id);
 /* The path to tip, its texts joined by '|', in the arena. */
 const char *path_text(int64_t tip);

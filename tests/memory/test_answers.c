@@ -9,7 +9,7 @@ static struct memory_message begin(struct memory_conversation *ret)
     struct memory_message answer;
     *ret = add_conversation();
     struct memory_message q = add_message(ret->row, -1, MEMORY_USER, "q");
-    ASSERT_OK(memory_answer_begin(here.m, ret->row, q.row, "model", &answer, &here.a, &here.e));
+    answer = begin_answer(ret->row, q.row, "model");
     return answer;
 }
 
@@ -110,7 +110,9 @@ static void an_answer_whose_conversation_went_is_told_so(void **state)
     struct memory_conversation d = add_conversation();
     struct memory_message m = add_message(d.row, -1, MEMORY_USER, "new");
     assert_true(m.row > answer.row);
-    ASSERT_ERR(memory_answer_begin(here.m, c.row, 0, "m", &m, &here.a, &here.e), ERR_NOTFOUND);
+    const struct memory_new_message late = {
+        .conversation = c.row, .role = MEMORY_ASSISTANT, .text = "", .status = MEMORY_GENERATING};
+    ASSERT_ERR(memory_message_add(here.m, &late, &m, &here.a, &here.e), ERR_NOTFOUND);
 }
 
 static void what_was_being_written_is_interrupted_after_a_restart(void **state)

@@ -84,10 +84,13 @@ static void finding_a_reply_waits_for_nobody(void **state)
     const int32_t ids[] = {4};
     struct ids got;
     ids_init(&got);
-    ASSERT_OK(memory_reply_put(here.m, OWNER, chain, render, ids, 1, &here.e));
-    ASSERT_OK(memory_reply_put(here.m, OWNER, second, render, ids, 1, &here.e));
+    ASSERT_OK(memory_reply_put(here.m, OWNER, &(struct memory_reply_key){chain, render}, ids, 1,
+                               &here.e));
+    ASSERT_OK(memory_reply_put(here.m, OWNER, &(struct memory_reply_key){second, render}, ids, 1,
+                               &here.e));
     struct holder h = hold("BEGIN IMMEDIATE", -1);
-    ASSERT_OK(memory_reply_get(here.m, OWNER, chain, render, &got, &here.e));
+    ASSERT_OK(
+        memory_reply_get(here.m, OWNER, &(struct memory_reply_key){chain, render}, &got, &here.e));
     release(h);
     assert_int_equal(got.n, 1);
     ids_done(&got);

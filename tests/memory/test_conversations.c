@@ -5,8 +5,10 @@ static void new_conversation_is_empty_and_its_owners(void **state)
 {
     (void)state;
     struct memory_conversation c, again;
-    ASSERT_OK(
-        memory_conversation_add(here.m, OWNER, "{\"topic\":\"tea\"}", false, &c, &here.a, &here.e));
+    ASSERT_OK(memory_conversation_add(
+        here.m,
+        &(struct memory_new_conversation){.owner = OWNER, .metadata = "{\"topic\":\"tea\"}"}, &c,
+        &here.a, &here.e));
     assert_memory_equal(c.id, "conv_", 5);
     assert_int_equal(strlen(c.id), 5 + 32);
     assert_int_equal(c.n_messages, 0);
@@ -85,8 +87,7 @@ static void model_and_tip_are_the_newest_messages(void **state)
     (void)state;
     struct memory_conversation c = add_conversation();
     struct memory_message answer, question = add_message(c.row, -1, MEMORY_USER, "q");
-    ASSERT_OK(
-        memory_answer_begin(here.m, c.row, question.row, "model-a", &answer, &here.a, &here.e));
+    answer = begin_answer(c.row, question.row, "model-a");
     assert_string_equal(get_conversation(c.id).model, "model-a");
     assert_int_equal(get_conversation(c.id).tip, answer.row);
     struct memory_message edit = add_message(c.row, 0, MEMORY_USER, "another");
@@ -96,14 +97,14 @@ static void model_and_tip_are_the_newest_messages(void **state)
 
 static const char *list_text(const char *owner, const struct memory_page *page, bool *ret_more)
 {
-    struct memory_conversation *list;
+    struct memory_conversations list;
     struct buf b;
-    size_t n;
-    ASSERT_OK(memory_conversation_list(here.m, owner, page, &list, &n, ret_more, &here.a, &here.e));
+    ASSERT_OK(memory_conversation_list(here.m, owner, page, &list, &here.a, &here.e));
     buf_init(&b, 10000);
     buf_str(&b, "");
-    for (size_t i = 0; i < n; i++)
-        buf_printf(&b, "%s%s", i ? "|" : "", list[i].title);
+    *ret_more = list.has_more;
+    for (size_t i = 0; i < list.n; i++)
+        buf_printf(&b, "%s%s", i ? "|" : "", list.v[i].title);
     const char *s = arena_copy(&here.a, b.data, b.len);
     buf_done(&b);
     return s;
@@ -119,8 +120,11 @@ static void lists_go_by_last_use_in_both_orders(void **state)
         c[i] = add_conversation();
         ASSERT_OK(memory_conversation_set(here.m, c[i].row, titles[i], NULL, &here.e));
     }
-    ASSERT_OK(memory_conversation_add(here.m, OWNER, NULL, true, &hidden, &here.a, &here.e));
-    ASSERT_OK(memory_conversation_add(here.m, OTHER, NULL, false, &foreign, &here.a, &here.e));
+    ASSERT_OK(memory_conversation_add(
+        here.m, &(struct memory_new_conversation){.owner = OWNER, .is_hidden = true}, &hidden,
+        &here.a, &here.e));
+    ASSERT_OK(memory_conversation_add(here.m, &(struct memory_new_conversation){.owner = OTHER},
+                                      &foreign, &here.a, &here.e));
     add_message(c[1].row, -1, MEMORY_USER, "hello");
     assert_string_equal(list_text(OWNER, &(struct memory_page){.limit = 100}, &more), "b|e|d|c|a");
     assert_false(more);
@@ -147,23 +151,20 @@ static void pages_have_a_size_and_a_start_that_exists(void **state)
 {
     (void)state;
     static const int limits[] = {0, -1, 101, INT32_MAX};
-    struct memory_conversation c = add_conversation(), *list;
-    struct memory_message *messages;
-    size_t n;
-    bool more;
+    struct memory_conversation c = add_conversation();
+    struct memory_conversations list;
+    struct memory_messages messages;
     for (size_t i = 0; i < 4; i++) {
         struct memory_page page = {.limit = limits[i]};
-        ASSERT_ERR(
-            memory_conversation_list(here.m, OWNER, &page, &list, &n, &more, &here.a, &here.e),
-            ERR_INVAL);
-        ASSERT_ERR(
-            memory_message_list(here.m, c.row, &page, &messages, &n, &more, &here.a, &here.e),
-            ERR_INVAL);
+        ASSERT_ERR(memory_conversation_list(here.m, OWNER, &page, &list, &here.a, &here.e),
+                   ERR_INVAL);
+        ASSERT_ERR(memory_message_list(here.m, c.row, &page, &messages, &here.a, &here.e),
+                   ERR_INVAL);
     }
     struct memory_page page = {.limit = 5, .after = c.id};
-    ASSERT_ERR(memory_conversation_list(here.m, OTHER, &page, &list, &n, &more, &here.a, &here.e),
+    ASSERT_ERR(memory_conversation_list(here.m, OTHER, &page, &list, &here.a, &here.e),
                ERR_NOTFOUND);
-    ASSERT_ERR(memory_message_list(here.m, c.row, &page, &messages, &n, &more, &here.a, &here.e),
+    ASSERT_ERR(memory_message_list(here.m, c.row, &page, &messages, &here.a, &here.e),
                ERR_NOTFOUND);
 }
 

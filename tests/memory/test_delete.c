@@ -62,7 +62,7 @@ static void a_flushed_answer_leaves_no_word_of_its_growing(void **state)
     struct memory_conversation c = add_conversation();
     struct memory_message q = add_message(c.row, -1, MEMORY_USER, "q"), answer;
     char text[12000] = "";
-    ASSERT_OK(memory_answer_begin(here.m, c.row, q.row, "m", &answer, &here.a, &here.e));
+    answer = begin_answer(c.row, q.row, "m");
     for (int i = 0; i < 20; i++) {
         size_t n = strlen(text);
         text_of(i, text + n);
@@ -86,7 +86,9 @@ static void a_deleted_response_leaves_no_word(void **state)
 {
     (void)state;
     struct memory_conversation c;
-    ASSERT_OK(memory_conversation_add(here.m, OWNER, NULL, true, &c, &here.a, &here.e));
+    ASSERT_OK(memory_conversation_add(
+        here.m, &(struct memory_new_conversation){.owner = OWNER, .is_hidden = true}, &c, &here.a,
+        &here.e));
     struct memory_message q = add_message(c.row, -1, MEMORY_USER, "zq000001qz");
     struct memory_message a = add_message(c.row, -1, MEMORY_ASSISTANT, "zq000002qz");
     struct memory_response r = {.id = "resp_1",

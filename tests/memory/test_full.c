@@ -45,8 +45,7 @@ static void a_full_disk_is_an_error_and_loses_nothing(void **state)
     assert_non_null(strstr(path_text(get_conversation(c.id).tip), "after"));
 }
 
-/* The answer's last commit fails: it stays `generating`, and the next start calls it interrupted.
- * */
+/* The answer's last commit fails: it stays `generating`; the next start calls it interrupted. */
 static void an_answer_that_finds_no_room_keeps_its_flushed_part(void **state)
 {
     (void)state;
@@ -54,7 +53,7 @@ static void an_answer_that_finds_no_room_keeps_its_flushed_part(void **state)
     signal(SIGXFSZ, SIG_IGN);
     struct memory_conversation c = add_conversation();
     struct memory_message q = add_message(c.row, -1, MEMORY_USER, "q"), answer, found;
-    ASSERT_OK(memory_answer_begin(here.m, c.row, q.row, "m", &answer, &here.a, &here.e));
+    answer = begin_answer(c.row, q.row, "m");
     ASSERT_OK(memory_answer_flush(here.m, answer.row, "part", 4, &here.e));
     memset(text, 'y', sizeof(text));
     const struct memory_answer end = {.row = answer.row,
@@ -97,15 +96,15 @@ static void an_arena_that_is_full_fails_the_call_alone(void **state)
     (void)state;
     struct arena small;
     struct memory_conversation c = add_conversation();
-    struct memory_message out = {.row = -7}, *list = NULL;
-    size_t n = 99;
+    struct memory_message out = {.row = -7};
+    struct memory_messages list;
     add_message(c.row, -1, MEMORY_USER, "a text of some length, for which there must be room");
     const struct memory_new_message msg = {
         .conversation = c.row, .role = MEMORY_USER, .text = "x", .n_text = 1};
     for (size_t room = 0; room < 400; room += 16) {
         arena_init(&small, room);
         here.e.code = 0;
-        int rc = memory_path(here.m, get_conversation(c.id).tip, 10, &list, &n, &small, &here.e);
+        int rc = memory_path(here.m, get_conversation(c.id).tip, 10, &list, &small, &here.e);
         assert_true(rc == 0 || rc == ERR_NOMEM);
         arena_done(&small);
         arena_init(&small, 16);

@@ -31,7 +31,7 @@ static void live(enum point point)
     DIE_AT(CONVERSATION);
     q = add_message(c.row, -1, MEMORY_USER, "question");
     DIE_AT(QUESTION);
-    ASSERT_OK(memory_answer_begin(here.m, c.row, q.row, "m", &answer, &here.a, &here.e));
+    answer = begin_answer(c.row, q.row, "m");
     DIE_AT(BEGUN);
     ASSERT_OK(memory_answer_flush(here.m, answer.row, "an", 2, &here.e));
     DIE_AT(FLUSHED);
@@ -64,19 +64,17 @@ static void expect(enum point point)
         [ENDED] = {"question|answer", MEMORY_COMPLETE},
         [RESPONDED] = {"question|answer", MEMORY_COMPLETE},
     };
-    struct memory_conversation *list;
+    struct memory_conversations list;
     struct memory_message tip;
     struct memory_response r;
-    size_t n;
-    bool more;
     const struct memory_page page = {.limit = 5};
-    ASSERT_OK(memory_conversation_list(here.m, OWNER, &page, &list, &n, &more, &here.a, &here.e));
-    assert_int_equal(n, point >= CONVERSATION);
-    if (n == 0)
+    ASSERT_OK(memory_conversation_list(here.m, OWNER, &page, &list, &here.a, &here.e));
+    assert_int_equal(list.n, point >= CONVERSATION);
+    if (list.n == 0)
         return;
-    assert_string_equal(path_text(list[0].tip), wanted[point].path);
-    if (list[0].tip) {
-        ASSERT_OK(memory_message_by_row(here.m, list[0].tip, &tip, &here.a, &here.e));
+    assert_string_equal(path_text(list.v[0].tip), wanted[point].path);
+    if (list.v[0].tip) {
+        ASSERT_OK(memory_message_by_row(here.m, list.v[0].tip, &tip, &here.a, &here.e));
         assert_int_equal(tip.status, wanted[point].status);
     }
     int rc = memory_response_find(here.m, OWNER, "resp_1", &r, &here.a, &here.e);
@@ -134,14 +132,11 @@ static void a_kill_at_any_moment_loses_no_committed_message(void **state)
             n_told += more;
         close(told[0]);
         place_open();
-        struct memory_conversation *list;
-        size_t n;
-        bool has_more;
+        struct memory_conversations list;
         const struct memory_page page = {.limit = 1};
-        ASSERT_OK(
-            memory_conversation_list(here.m, OWNER, &page, &list, &n, &has_more, &here.a, &here.e));
-        assert_int_equal(n, 1);
-        assert_true(list[0].n_messages >= n_told && list[0].n_messages <= n_told + 1);
+        ASSERT_OK(memory_conversation_list(here.m, OWNER, &page, &list, &here.a, &here.e));
+        assert_int_equal(list.n, 1);
+        assert_true(list.v[0].n_messages >= n_told && list.v[0].n_messages <= n_told + 1);
         place_close();
     }
     assert_int_equal(place_remove(state), 0);

@@ -164,37 +164,36 @@ static void a_path_longer_than_allowed_is_refused(void **state)
 {
     (void)state;
     struct memory_conversation c = add_conversation();
-    struct memory_message m = {0}, *list;
-    size_t n;
+    struct memory_message m = {0};
+    struct memory_messages list;
     for (int i = 0; i < 5; i++)
         m = add_message(c.row, -1, MEMORY_USER, "x");
-    ASSERT_OK(memory_path(here.m, m.row, 5, &list, &n, &here.a, &here.e));
-    assert_int_equal(n, 5);
-    ASSERT_ERR(memory_path(here.m, m.row, 4, &list, &n, &here.a, &here.e), ERR_LIMIT);
-    ASSERT_ERR(memory_path(here.m, 4711, 4, &list, &n, &here.a, &here.e), ERR_CORRUPT);
+    ASSERT_OK(memory_path(here.m, m.row, 5, &list, &here.a, &here.e));
+    assert_int_equal(list.n, 5);
+    ASSERT_ERR(memory_path(here.m, m.row, 4, &list, &here.a, &here.e), ERR_LIMIT);
+    ASSERT_ERR(memory_path(here.m, 4711, 4, &list, &here.a, &here.e), ERR_CORRUPT);
 }
 
 static void a_piece_of_a_path_ends_where_it_began(void **state)
 {
     (void)state;
-    bool more;
-    size_t n;
-    struct memory_message m[6], *list;
+    struct memory_message m[6];
+    struct memory_messages list;
     struct memory_conversation c = add_conversation();
     for (int i = 0; i < 6; i++)
         m[i] = add_message(c.row, -1, MEMORY_USER, "x");
     struct memory_branch branch = {.first = m[2].row, .tip = m[4].row};
     for (int asc = 0; asc < 2; asc++) {
         struct memory_page page = {.limit = 2, .is_ascending = asc};
-        ASSERT_OK(memory_branch_list(here.m, &branch, &page, &list, &n, &more, &here.a, &here.e));
-        assert_int_equal(n, 2);
-        assert_true(more);
-        assert_int_equal(list[0].row, asc ? m[2].row : m[4].row);
-        page.after = list[1].id;
-        ASSERT_OK(memory_branch_list(here.m, &branch, &page, &list, &n, &more, &here.a, &here.e));
-        assert_int_equal(n, 1);
-        assert_false(more);
-        assert_int_equal(list[0].row, asc ? m[4].row : m[2].row);
+        ASSERT_OK(memory_branch_list(here.m, &branch, &page, &list, &here.a, &here.e));
+        assert_int_equal(list.n, 2);
+        assert_true(list.has_more);
+        assert_int_equal(list.v[0].row, asc ? m[2].row : m[4].row);
+        page.after = list.v[1].id;
+        ASSERT_OK(memory_branch_list(here.m, &branch, &page, &list, &here.a, &here.e));
+        assert_int_equal(list.n, 1);
+        assert_false(list.has_more);
+        assert_int_equal(list.v[0].row, asc ? m[4].row : m[2].row);
     }
 }
 

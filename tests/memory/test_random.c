@@ -149,16 +149,15 @@ static void check_message(const struct memory_message *got)
 static void do_check_path(void)
 {
     int i = any_message(-1);
-    struct memory_message *list;
-    size_t n;
+    struct memory_messages list;
     if (i < 0)
         return;
-    ASSERT_OK(memory_path(here.m, fool.m[i].m.row, MOST, &list, &n, &here.a, &here.e));
+    ASSERT_OK(memory_path(here.m, fool.m[i].m.row, MOST, &list, &here.a, &here.e));
     int64_t row = fool.m[i].m.row;
-    for (size_t k = n; k-- > 0;) {
-        assert_int_equal(list[k].row, row);
-        check_message(&list[k]);
-        row = list[k].parent;
+    for (size_t k = list.n; k-- > 0;) {
+        assert_int_equal(list.v[k].row, row);
+        check_message(&list.v[k]);
+        row = list.v[k].parent;
     }
     assert_int_equal(row, 0);
 }
@@ -175,16 +174,15 @@ static void do_check_pages(void)
     struct memory_page page = {.limit = 1 + below(20), .is_ascending = below(2)};
     bool more = true;
     while (more) {
-        struct memory_message *list;
-        size_t n;
-        ASSERT_OK(
-            memory_message_list(here.m, fool.c[c].row, &page, &list, &n, &more, &here.a, &here.e));
-        for (size_t k = 0; k < n; k++, seen++) {
-            check_message(&list[k]);
-            assert_int_equal(list[k].row, want[page.is_ascending ? n_want - 1 - seen : seen]);
-            page.after = list[k].id;
+        struct memory_messages list;
+        ASSERT_OK(memory_message_list(here.m, fool.c[c].row, &page, &list, &here.a, &here.e));
+        for (size_t k = 0; k < list.n; k++, seen++) {
+            check_message(&list.v[k]);
+            assert_int_equal(list.v[k].row, want[page.is_ascending ? n_want - 1 - seen : seen]);
+            page.after = list.v[k].id;
         }
-        assert_true(n > 0 || !more);
+        more = list.has_more;
+        assert_true(list.n > 0 || !more);
     }
     assert_int_equal(seen, n_want);
     struct memory_conversation got = get_conversation(fool.c[c].id);

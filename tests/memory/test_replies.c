@@ -16,7 +16,8 @@ static void put(const char *owner, int n, size_t n_ids)
     assert_non_null(ids);
     ids[0] = n;
     chain_of(n, chain);
-    ASSERT_OK(memory_reply_put(here.m, owner, chain, render, ids, n_ids, &here.e));
+    ASSERT_OK(memory_reply_put(here.m, owner, &(struct memory_reply_key){chain, render}, ids, n_ids,
+                               &here.e));
     free(ids);
 }
 
@@ -26,7 +27,8 @@ static bool has(const char *owner, int n)
     struct ids ids;
     ids_init(&ids);
     chain_of(n, chain);
-    int rc = memory_reply_get(here.m, owner, chain, render, &ids, &here.e);
+    int rc =
+        memory_reply_get(here.m, owner, &(struct memory_reply_key){chain, render}, &ids, &here.e);
     bool is_right = rc == 0 && (ids.n == 0 || ids.v[0] == n);
     assert_true(is_right || rc == ERR_NOTFOUND);
     ids_done(&ids);
@@ -61,15 +63,21 @@ static void a_reply_is_found_by_owner_chain_and_render_id(void **state)
     ids_init(&ids);
     put(OWNER, 5, 3);
     chain_of(5, chain);
-    ASSERT_ERR(memory_reply_get(here.m, OTHER, chain, render, &ids, &here.e), ERR_NOTFOUND);
-    ASSERT_ERR(memory_reply_get(here.m, OWNER, chain, other_render, &ids, &here.e), ERR_NOTFOUND);
+    ASSERT_ERR(
+        memory_reply_get(here.m, OTHER, &(struct memory_reply_key){chain, render}, &ids, &here.e),
+        ERR_NOTFOUND);
+    ASSERT_ERR(memory_reply_get(here.m, OWNER, &(struct memory_reply_key){chain, other_render},
+                                &ids, &here.e),
+               ERR_NOTFOUND);
     place_reopen();
-    ASSERT_OK(memory_reply_get(here.m, OWNER, chain, render, &ids, &here.e));
+    ASSERT_OK(
+        memory_reply_get(here.m, OWNER, &(struct memory_reply_key){chain, render}, &ids, &here.e));
     assert_int_equal(ids.n, 3);
     assert_int_equal(ids.v[0], 5);
     put(OWNER, 5, 1); /* written again: the newer counts */
     ids.n = 0;
-    ASSERT_OK(memory_reply_get(here.m, OWNER, chain, render, &ids, &here.e));
+    ASSERT_OK(
+        memory_reply_get(here.m, OWNER, &(struct memory_reply_key){chain, render}, &ids, &here.e));
     assert_int_equal(ids.n, 1);
     ids_done(&ids);
 }

@@ -18,7 +18,9 @@ static int64_t respond(int64_t conversation, int64_t parent, const char *id, con
 static int64_t hidden(void)
 {
     struct memory_conversation c;
-    ASSERT_OK(memory_conversation_add(here.m, OWNER, NULL, true, &c, &here.a, &here.e));
+    ASSERT_OK(memory_conversation_add(
+        here.m, &(struct memory_new_conversation){.owner = OWNER, .is_hidden = true}, &c, &here.a,
+        &here.e));
     return c.row;
 }
 
