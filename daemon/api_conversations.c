@@ -94,7 +94,8 @@ static int read_items(struct call *k, struct items *ret, struct http_error *ret_
     *ret = (struct items){0};
     if (rc || !array)
         return rc;
-    return items_parse(array, "items", LIMIT_ITEMS, &k->arena, ret, ret_error);
+    return items_parse(array, &(struct items_rule){"items", LIMIT_ITEMS}, &k->arena, ret,
+                       ret_error);
 }
 
 /* Stores them at the conversation's end. */

@@ -118,7 +118,8 @@ static int read_input(struct ask *ask, struct http_error *ret)
     if (json_type(j) == JSON_STRING)
         return items_of_text(json_str(j), &ask->t->arena, &ask->input, ret);
     if (json_type(j) == JSON_ARRAY)
-        return items_parse(j, "input", LIMIT_MESSAGES, &ask->t->arena, &ask->input, ret);
+        return items_parse(j, &(struct items_rule){"input", LIMIT_MESSAGES}, &ask->t->arena,
+                           &ask->input, ret);
     return body_refused(ret, "invalid_type", "input",
                         "input: string or array of items expected, %s given",
                         json_type_name(json_type(j)));
@@ -426,19 +427,26 @@ done:
 
 /* ---- stored responses ---- */
 
-static int find(struct history *h, const struct request *r, const char *id,
-                struct memory_response *ret, struct arena *a, struct http_error *ret_error)
+/* A response that is asked for; the arena ends with the request. */
+struct stored {
+    struct arena arena;
+    struct memory_response r;
+};
+
+/* arena_done whatever comes of it. */
+static int find(struct history *h, const struct request *r, const char *id, struct stored *ret,
+                struct http_error *ret_error)
 {
     struct err e;
-    int rc = memory_response_find(h->memory, r->owner, id, ret, a, &e);
+    arena_init(&ret->arena, ITEMS_ARENA_BYTES);
+    int rc = memory_response_find(h->memory, r->owner, id, &ret->r, &ret->arena, &e);
     return rc ? items_error(ret_error, &e, "response_id") : 0;
 }
 
 int api_response_get(struct history *h, struct request *r, const struct route_args *args,
                      struct http_error *ret)
 {
-    struct memory_response found = {0};
-    struct arena a;
+    struct stored found;
     struct buf body;
     char *stream = NULL;
     if (request_query(r, "stream", &stream) == 0 && strcmp(stream, "true") == 0) {
@@ -447,14 +455,13 @@ int api_response_get(struct history *h, struct request *r, const struct route_ar
                             "a stored response is not streamed again");
     }
     free(stream);
-    arena_init(&a, ITEMS_ARENA_BYTES);
-    int rc = find(h, r, args->v[0], &found, &a, ret);
+    int rc = find(h, r, args->v[0], &found, ret);
     if (rc == 0) {
         buf_init(&body, WIRE_BODY_BYTES);
-        buf_str(&body, found.body);
+        buf_str(&body, found.r.body);
         history_reply(h, r, 200, &body);
     }
-    arena_done(&a);
+    arena_done(&found.arena);
     return rc;
 }
 
@@ -472,9 +479,10 @@ int api_response_delete(struct history *h, struct request *r, const struct route
     return HANDLED;
 }
 
-static int list_input(struct history *h, const struct request *r,
-                      const struct memory_response *found, struct arena *a, struct http_error *ret)
+static int list_input(struct history *h, const struct request *r, struct stored *found,
+                      struct http_error *ret)
 {
+    struct arena *a = &found->arena;
     struct err e;
     struct memory_page page;
     struct memory_message answer;
@@ -482,9 +490,9 @@ static int list_input(struct history *h, const struct request *r,
     int rc = items_page(r, a, &page, ret);
     if (rc)
         return rc;
-    if (memory_message_by_row(h->memory, found->answer, &answer, a, &e))
+    if (memory_message_by_row(h->memory, found->r.answer, &answer, a, &e))
         return items_error(ret, &e, "response_id");
-    struct memory_branch branch = {.first = found->first_input, .tip = answer.parent};
+    struct memory_branch branch = {.first = found->r.first_input, .tip = answer.parent};
     if (memory_branch_list(h->memory, &branch, &page, &list, a, &e))
         return items_error(ret, &e, "after");
     json *data = json_array();
@@ -497,12 +505,10 @@ static int list_input(struct history *h, const struct request *r,
 int api_response_input_items(struct history *h, struct request *r, const struct route_args *args,
                              struct http_error *ret)
 {
-    struct memory_response found = {0};
-    struct arena a;
-    arena_init(&a, ITEMS_ARENA_BYTES);
-    int rc = find(h, r, args->v[0], &found, &a, ret);
+    struct stored found;
+    int rc = find(h, r, args->v[0], &found, ret);
     if (rc == 0)
-        rc = list_input(h, r, &found, &a, ret);
-    arena_done(&a);
+        rc = list_input(h, r, &found, ret);
+    arena_done(&found.arena);
     return rc;
 }

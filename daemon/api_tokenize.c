@@ -16,6 +16,7 @@
 #include "daemon/wire.h"
 
 struct ask {
+    const json *body;
     const char *content;
     const json *messages;
     bool add_special, with_pieces, add_generation_prompt;
@@ -25,6 +26,7 @@ static int read_ask(const json *o, struct ask *ret, struct http_error *ret_error
 {
     static const char *const names[] = {"content", "text", "prompt"};
     int rc = 0;
+    ret->body = o;
     ret->add_generation_prompt = true;
     for (size_t i = 0; i < sizeof(names) / sizeof(*names) && !rc && !ret->content; i++)
         rc = body_str(o, names[i], names[i], &ret->content, ret_error);
@@ -57,12 +59,12 @@ static int encode_text(const struct history *h, const struct ask *ask, struct id
 }
 
 /* The messages come through the same reader as a chat's, into a turn that is never run. */
-static int encode_chat(const struct history *h, const json *o, const struct ask *ask,
+static int encode_chat(const struct history *h, const struct ask *ask,
                        struct turn *t, struct ids *ret, struct http_error *ret_error)
 {
     struct err e;
     const struct chat *chat = engine_chat(h->engine);
-    int rc = body_messages(o, t, ret_error);
+    int rc = body_messages(ask->body, t, ret_error);
     if (rc)
         return rc;
     if (!chat)
@@ -132,7 +134,7 @@ int api_tokenize(struct history *h, struct request *r, const struct route_args *
         http_error_set(ret, 500, "out_of_memory", NULL, "out of memory");
         rc = ERR_NOMEM;
     } else {
-        rc = encode_chat(h, o, &ask, t, &ids, ret);
+        rc = encode_chat(h, &ask, t, &ids, ret);
     }
     if (rc == 0)
         reply_ids(h, r, &ask, &ids);

@@ -100,13 +100,14 @@ static int parse_one(const json *item, const char *field, struct arena *a,
     return role == CHAT_ASSISTANT ? parse_answer(item, field, a, ret, ret_error) : 0;
 }
 
-int items_parse(const json *array, const char *field, size_t max, struct arena *a,
+int items_parse(const json *array, const struct items_rule *rule, struct arena *a,
                 struct items *ret, struct http_error *ret_error)
 {
+    const char *field = rule->field;
     size_t n = json_count(array), i = 0;
-    if (n > max)
+    if (n > rule->max)
         return body_refused(ret_error, "invalid_value", field,
-                            "%s: %zu items, at most %zu are taken", field, n, max);
+                            "%s: %zu items, at most %zu are taken", field, n, rule->max);
     struct memory_new_message *v = arena_array(a, n, sizeof(*v));
     if (!v)
         return out_of_memory(ret_error);

@@ -26,7 +26,11 @@ struct items {
  * An array of items, with or without type "message", content as string or parts; at most `max`.
  * `field` names the array in errors ("items"). Answers among them count as complete.
  */
-int items_parse(const json *array, const char *field, size_t max, struct arena *a,
+struct items_rule {
+    const char *field;
+    size_t max;
+};
+int items_parse(const json *array, const struct items_rule *rule, struct arena *a,
                 struct items *ret, struct http_error *ret_error) MUST_USE;
 /* One user message: `input` as a string. */
 int items_of_text(const char *text, struct arena *a, struct items *ret,

@@ -1,4 +1,5 @@
 """A look at the history's files from outside."""
+
 import os
 
 

@@ -1,4 +1,5 @@
 """A daemon that also listens on loopback, with keys for two owners."""
+
 import os
 import re
 import tempfile

@@ -1,113 +1,103 @@
-"""/v1/responses: the object, the stream, conversations and branches, what is refused; and what stands in the history afterwards."""
-import os
-import sqlite3
-import threading
-import time
-import unittest
+"""/v1/responses: the object, input, conversations and branches; what is refused."""
+
+from harness import main, together, user
+from responses import Case, text_of
 
 import history
-from harness import Scripted, main, together, user
-
-SCRIPT = {
-    "ctx": 512,
-    "rules": [
-        {"when": "capital", "pieces": ["To", "ky", "o"]},
-        {"when": "split", "pieces": [".", "\n\n", "end"]},
-        {"when": "llama", "bytes": "f09fa699e4bda0"},
-        {"when": "long", "pieces": ["word "], "then": "forever"},
-        {"when": "nan", "pieces": ["a", "b", "c"], "all_nan_at": 2},
-        {"when": "nomem", "pieces": ["a", "b", "c"], "error_at": 1},
-    ],
-    "default": {"pieces": ["ok"]},
-}
-STREAM = ["response.created", "response.in_progress", "response.output_item.added", "response.content_part.added",
-          "response.output_text.delta", "response.output_text.done", "response.content_part.done", "response.output_item.done"]
-
-
-def text_of(reply):
-    return "".join(p["text"] for item in reply["output"] for p in item["content"])
-
-
-class Case(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.d = Scripted(SCRIPT)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.d.stop()
-
-    def respond(self, input=None, **more):
-        body = {"model": "default", "temperature": 0, **more}
-        if input is not None:
-            body["input"] = input
-        status, reply = self.d.post("/v1/responses", body)
-        self.assertEqual(status, 200, reply)
-        return reply
-
-    def refused(self, status, param=None, code=None, **body):
-        got, reply = self.d.post("/v1/responses", body)
-        self.assertEqual(got, status, reply)
-        error = reply["error"]
-        self.assertEqual(set(error), {"message", "type", "param", "code"})
-        self.assertTrue(error["message"])
-        if param:
-            self.assertEqual(error["param"], param, error)
-        if code:
-            self.assertEqual(error["code"], code, error)
-        return error
-
-    def conversation(self, **body):
-        status, reply = self.d.post("/v1/conversations", body)
-        self.assertEqual(status, 200, reply)
-        return reply["id"]
-
-    def items(self, conversation, order="asc"):
-        status, reply = self.d.get(f"/v1/conversations/{conversation}/items?order={order}&limit=100")
-        self.assertEqual(status, 200, reply)
-        return [(i["role"], "".join(p["text"] for p in i["content"])) for i in reply["data"]]
-
-    def input_items(self, id, query=""):
-        status, reply = self.d.get(f"/v1/responses/{id}/input_items{query}")
-        self.assertEqual(status, 200, reply)
-        return reply
-
-    def n_stored(self):
-        history = self.d.status()["history"]
-        return history["conversations"], history["messages"]
 
 
 class Object(Case):
     def test_has_every_field_of_the_format(self):
-        r = self.respond("capital?", metadata={"k": "v"}, instructions="Be brief.", max_output_tokens=50, top_p=0.5)
+        r = self.respond(
+            "capital?",
+            metadata={"k": "v"},
+            instructions="Be brief.",
+            max_output_tokens=50,
+            top_p=0.5,
+        )
         self.assertRegex(r["id"], "^resp_[0-9a-f]{32}$")
-        self.assertEqual((r["object"], r["status"], r["error"], r["incomplete_details"]), ("response", "completed", None, None))
+        self.assertEqual(
+            (r["object"], r["status"], r["error"], r["incomplete_details"]),
+            ("response", "completed", None, None),
+        )
         self.assertIsInstance(r["created_at"], int)
-        self.assertEqual((r["instructions"], r["max_output_tokens"], r["metadata"], r["top_p"], r["temperature"]),
-                         ("Be brief.", 50, {"k": "v"}, 0.5, 0))
-        self.assertEqual((r["conversation"], r["previous_response_id"], r["store"], r["truncation"], r["background"]),
-                         (None, None, True, "disabled", False))
-        self.assertEqual((r["tools"], r["tool_choice"], r["parallel_tool_calls"], r["text"]),
-                         ([], "auto", True, {"format": {"type": "text"}}))
+        self.assertEqual(
+            (
+                r["instructions"],
+                r["max_output_tokens"],
+                r["metadata"],
+                r["top_p"],
+                r["temperature"],
+            ),
+            ("Be brief.", 50, {"k": "v"}, 0.5, 0),
+        )
+        self.assertEqual(
+            (
+                r["conversation"],
+                r["previous_response_id"],
+                r["store"],
+                r["truncation"],
+                r["background"],
+            ),
+            (None, None, True, "disabled", False),
+        )
+        self.assertEqual(
+            (r["tools"], r["tool_choice"], r["parallel_tool_calls"], r["text"]),
+            ([], "auto", True, {"format": {"type": "text"}}),
+        )
         [m] = r["output"]
         self.assertRegex(m["id"], "^msg_[0-9a-f]{32}$")
         self.assertEqual((m["type"], m["role"], m["status"]), ("message", "assistant", "completed"))
-        self.assertEqual(m["content"], [{"type": "output_text", "text": "Tokyo", "annotations": [], "logprobs": []}])
+        self.assertEqual(
+            m["content"],
+            [{"type": "output_text", "text": "Tokyo", "annotations": [], "logprobs": []}],
+        )
         usage = r["usage"]
         self.assertEqual(usage["output_tokens"], 4)
         self.assertEqual(usage["total_tokens"], usage["input_tokens"] + 4)
         self.assertIn("cached_tokens", usage["input_tokens_details"])
         self.assertEqual(usage["output_tokens_details"], {"reasoning_tokens": 0})
         h = r["hearth"]
-        self.assertEqual(set(h["receipt"]), {"strategy", "limit", "used", "reserved", "dropped", "summarised", "recalled_new",
-                                             "recalled_kept", "pinned", "before", "after", "prefix_kept", "prefix_lost"})
-        self.assertEqual(set(h["cache"]), {"tokens", "ram", "disk", "shared", "computed", "saved_ms", "miss"})
-        self.assertEqual(set(h["timings"]), {"queue_ms", "restore_ms", "prefill_ms", "ttft_ms", "decode_ms", "prefill_tps", "decode_tps"})
+        self.assertEqual(
+            set(h["receipt"]),
+            {
+                "strategy",
+                "limit",
+                "used",
+                "reserved",
+                "dropped",
+                "summarised",
+                "recalled_new",
+                "recalled_kept",
+                "pinned",
+                "before",
+                "after",
+                "prefix_kept",
+                "prefix_lost",
+            },
+        )
+        self.assertEqual(
+            set(h["cache"]), {"tokens", "ram", "disk", "shared", "computed", "saved_ms", "miss"}
+        )
+        self.assertEqual(
+            set(h["timings"]),
+            {
+                "queue_ms",
+                "restore_ms",
+                "prefill_ms",
+                "ttft_ms",
+                "decode_ms",
+                "prefill_tps",
+                "decode_tps",
+            },
+        )
         self.assertEqual(h["receipt"]["used"], usage["input_tokens"])
 
     def test_a_limit_makes_it_incomplete(self):
         r = self.respond("capital?", max_output_tokens=2)
-        self.assertEqual((r["status"], r["incomplete_details"]), ("incomplete", {"reason": "max_output_tokens"}))
+        self.assertEqual(
+            (r["status"], r["incomplete_details"]), ("incomplete", {"reason": "max_output_tokens"})
+        )
         self.assertEqual((text_of(r), r["output"][0]["status"]), ("Toky", "incomplete"))
 
     def test_is_stored_and_read_and_deleted(self):
@@ -115,7 +105,9 @@ class Object(Case):
         status, again = self.d.get("/v1/responses/" + r["id"])
         self.assertEqual((status, again), (200, r))
         status, gone, _ = self.d.request("DELETE", "/v1/responses/" + r["id"])
-        self.assertEqual((status, gone), (200, {"id": r["id"], "object": "response", "deleted": True}))
+        self.assertEqual(
+            (status, gone), (200, {"id": r["id"], "object": "response", "deleted": True})
+        )
         for method, path in [("GET", ""), ("DELETE", ""), ("GET", "/input_items")]:
             status, error, _ = self.d.request(method, f"/v1/responses/{r['id']}{path}")
             self.assertEqual((status, error["error"]["code"]), (404, "not_found"))
@@ -126,7 +118,13 @@ class Object(Case):
         self.assertEqual((text_of(r), r["store"]), ("Tokyo", False))
         self.assertEqual(self.n_stored(), before)
         self.assertEqual(self.d.get("/v1/responses/" + r["id"])[0], 404)
-        error = self.refused(404, "previous_response_id", "previous_response_not_found", input="x", previous_response_id=r["id"])
+        error = self.refused(
+            404,
+            "previous_response_id",
+            "previous_response_not_found",
+            input="x",
+            previous_response_id=r["id"],
+        )
         self.assertIn("store: false", error["message"])
 
     def test_a_failure_of_the_model_is_an_error_that_is_told(self):
@@ -135,40 +133,104 @@ class Object(Case):
         self.assertEqual(text_of(self.respond("capital")), "Tokyo")
 
     def test_nulls_are_absent_and_unknown_fields_ignored(self):
-        fields = ["temperature", "top_p", "max_output_tokens", "metadata", "conversation", "previous_response_id", "instructions",
-                  "store", "stream", "tools", "tool_choice", "text", "reasoning", "include", "truncation", "background", "prompt",
-                  "top_logprobs", "user", "service_tier", "parallel_tool_calls", "hearth", "model", "stream_options"]
-        r = self.respond("capital?", **{f: None for f in fields if f != "temperature" and f != "model"}, foo={"a": [1]})
+        fields = [
+            "temperature",
+            "top_p",
+            "max_output_tokens",
+            "metadata",
+            "conversation",
+            "previous_response_id",
+            "instructions",
+            "store",
+            "stream",
+            "tools",
+            "tool_choice",
+            "text",
+            "reasoning",
+            "include",
+            "truncation",
+            "background",
+            "prompt",
+            "top_logprobs",
+            "user",
+            "service_tier",
+            "parallel_tool_calls",
+            "hearth",
+            "model",
+            "stream_options",
+        ]
+        r = self.respond(
+            "capital?",
+            **{f: None for f in fields if f != "temperature" and f != "model"},
+            foo={"a": [1]},
+        )
         self.assertEqual(text_of(r), "Tokyo")
         # what clients send as their defaults changes nothing either
-        r = self.respond("capital?", tools=[], tool_choice="auto", text={"format": {"type": "text"}, "verbosity": "medium"}, include=[],
-                         truncation="disabled", background=False, top_logprobs=0, reasoning={"effort": None, "summary": None},
-                         parallel_tool_calls=True, service_tier="auto", user="u", prompt_cache_key="k", safety_identifier="s")
+        r = self.respond(
+            "capital?",
+            tools=[],
+            tool_choice="auto",
+            text={"format": {"type": "text"}, "verbosity": "medium"},
+            include=[],
+            truncation="disabled",
+            background=False,
+            top_logprobs=0,
+            reasoning={"effort": None, "summary": None},
+            parallel_tool_calls=True,
+            service_tier="auto",
+            user="u",
+            prompt_cache_key="k",
+            safety_identifier="s",
+        )
         self.assertEqual(text_of(r), "Tokyo")
 
 
 class Input(Case):
     def test_strings_lists_and_parts_say_the_same(self):
-        forms = ["capital?", [{"role": "user", "content": "capital?"}],
-                 [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "cap"}, {"type": "text", "text": "ital?"}]}],
-                 [{"role": "user", "content": "capital?", "id": "msg_x", "status": "completed"}]]
+        forms = [
+            "capital?",
+            [{"role": "user", "content": "capital?"}],
+            [
+                {
+                    "type": "message",
+                    "role": "user",
+                    "content": [
+                        {"type": "input_text", "text": "cap"},
+                        {"type": "text", "text": "ital?"},
+                    ],
+                }
+            ],
+            [{"role": "user", "content": "capital?", "id": "msg_x", "status": "completed"}],
+        ]
         counts = {self.respond(f, store=False)["usage"]["input_tokens"] for f in forms}
         self.assertEqual(len(counts), 1, counts)
 
     def test_developer_is_system_and_history_may_be_sent(self):
-        chat = [{"role": "developer", "content": "Answer."}, {"role": "user", "content": "capital?"},
-                {"type": "message", "role": "assistant", "id": "msg_1", "status": "completed",
-                 "content": [{"type": "output_text", "text": "Tokyo", "annotations": []}]},
-                {"role": "user", "content": "thanks"}]
+        chat = [
+            {"role": "developer", "content": "Answer."},
+            {"role": "user", "content": "capital?"},
+            {
+                "type": "message",
+                "role": "assistant",
+                "id": "msg_1",
+                "status": "completed",
+                "content": [{"type": "output_text", "text": "Tokyo", "annotations": []}],
+            },
+            {"role": "user", "content": "thanks"},
+        ]
         r = self.respond(chat)
         chat[0]["role"] = "system"
         self.assertEqual(self.respond(chat)["usage"]["input_tokens"], r["usage"]["input_tokens"])
         listed = self.input_items(r["id"], "?order=asc")
-        self.assertEqual([i["role"] for i in listed["data"]], ["system", "user", "assistant", "user"])
+        self.assertEqual(
+            [i["role"] for i in listed["data"]], ["system", "user", "assistant", "user"]
+        )
 
     def test_instructions_are_a_system_message_of_this_response_alone(self):
         a = self.respond("capital?", instructions="Be brief.")
-        same = self.respond([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "capital?"}])
+        same = self.respond(
+            [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "capital?"}]
+        )
         self.assertEqual(a["usage"]["input_tokens"], same["usage"]["input_tokens"])
         self.assertEqual([i["role"] for i in self.input_items(a["id"])["data"]], ["user"])
         b = self.respond("again", previous_response_id=a["id"])
@@ -177,28 +239,66 @@ class Input(Case):
         self.assertEqual(b["usage"]["input_tokens"], c["usage"]["input_tokens"])
 
     def test_wrong_types_name_the_field(self):
-        for param, value in [("input", 5), ("input", {}), ("instructions", ["x"]), ("max_output_tokens", 0), ("max_output_tokens", 1.5),
-                             ("max_output_tokens", "5"), ("temperature", "hot"), ("temperature", 2.5), ("top_p", -1), ("store", "yes"),
-                             ("stream", 1), ("metadata", []), ("previous_response_id", 1), ("conversation", 7), ("truncation", "some"),
-                             ("tools", [{"type": "function"}]), ("background", True), ("prompt", {"id": "p"}), ("include", ["x"]),
-                             ("text", {"format": {"type": "json_object"}}), ("top_logprobs", 3), ("truncation", "auto"),
-                             ("reasoning", {"effort": "low"}), ("hearth", "x")]:
+        for param, value in [
+            ("input", 5),
+            ("input", {}),
+            ("instructions", ["x"]),
+            ("max_output_tokens", 0),
+            ("max_output_tokens", 1.5),
+            ("max_output_tokens", "5"),
+            ("temperature", "hot"),
+            ("temperature", 2.5),
+            ("top_p", -1),
+            ("store", "yes"),
+            ("stream", 1),
+            ("metadata", []),
+            ("previous_response_id", 1),
+            ("conversation", 7),
+            ("truncation", "some"),
+            ("tools", [{"type": "function"}]),
+            ("background", True),
+            ("prompt", {"id": "p"}),
+            ("include", ["x"]),
+            ("text", {"format": {"type": "json_object"}}),
+            ("top_logprobs", 3),
+            ("truncation", "auto"),
+            ("reasoning", {"effort": "low"}),
+            ("hearth", "x"),
+        ]:
             with self.subTest(param=param, value=value):
                 self.refused(400, param, **{"input": "x", param: value})
-        for code, value in [("unsupported_parameter", {"truncation": "auto"}), ("unsupported_parameter", {"background": True}),
-                            ("unsupported_parameter", {"tools": [{"type": "web_search"}]})]:
+        for code, value in [
+            ("unsupported_parameter", {"truncation": "auto"}),
+            ("unsupported_parameter", {"background": True}),
+            ("unsupported_parameter", {"tools": [{"type": "web_search"}]}),
+        ]:
             self.refused(400, list(value)[0], code, input="x", **value)
 
     def test_wrong_items_name_their_place(self):
-        for item, param in [("x", "input[1]"), ({"role": "user"}, "input[1]"), ({"content": "x"}, "input[1].role"),
-                            ({"role": "tool", "content": "x"}, "input[1].role"), ({"role": "boss", "content": "x"}, "input[1].role"),
-                            ({"type": "function_call", "name": "f"}, "input[1].type"), ({"role": "user", "content": 5}, "input[1].content"),
-                            ({"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}, "input[1].content")]:
+        for item, param in [
+            ("x", "input[1]"),
+            ({"role": "user"}, "input[1]"),
+            ({"content": "x"}, "input[1].role"),
+            ({"role": "tool", "content": "x"}, "input[1].role"),
+            ({"role": "boss", "content": "x"}, "input[1].role"),
+            ({"type": "function_call", "name": "f"}, "input[1].type"),
+            ({"role": "user", "content": 5}, "input[1].content"),
+            (
+                {"role": "user", "content": [{"type": "input_image", "image_url": "x"}]},
+                "input[1].content",
+            ),
+        ]:
             with self.subTest(item=item):
                 self.refused(400, param, input=[user("a"), item])
 
     def test_metadata_has_limits(self):
-        for bad in [{str(i): "x" for i in range(17)}, {"k" * 65: "x"}, {"k": "v" * 513}, {"k": 1}, {"k": None}]:
+        for bad in [
+            {str(i): "x" for i in range(17)},
+            {"k" * 65: "x"},
+            {"k": "v" * 513},
+            {"k": 1},
+            {"k": None},
+        ]:
             self.refused(400, "metadata", input="x", metadata=bad)
         good = {str(i) + "é" * 62: "猫" * 512 for i in range(10)}
         self.assertEqual(self.respond("x", metadata=good)["metadata"], good)
@@ -215,7 +315,9 @@ class Input(Case):
     def test_too_much_is_refused_with_the_counts_and_stores_nothing(self):
         before = self.n_stored()
         c = self.conversation()
-        error = self.refused(400, "input", "context_length_exceeded", input="z" * 2000, conversation=c)
+        error = self.refused(
+            400, "input", "context_length_exceeded", input="z" * 2000, conversation=c
+        )
         self.assertIn("512", error["message"])
         self.refused(400, "input", "context_length_exceeded", input="z" * 2000)
         self.assertEqual(self.items(c), [])
@@ -228,24 +330,42 @@ class Conversations(Case):
         a = self.respond("capital?", conversation=c)
         self.assertEqual(a["conversation"], {"id": c})
         b = self.respond("more", conversation={"id": c})
-        self.assertEqual(self.items(c), [("system", "S"), ("user", "capital?"), ("assistant", "Tokyo"), ("user", "more"), ("assistant", "ok")])
-        self.assertGreaterEqual(b["usage"]["input_tokens_details"]["cached_tokens"],
-                                a["usage"]["input_tokens"] + a["usage"]["output_tokens"] - 3)
-        self.assertEqual([i["content"][0]["text"] for i in self.input_items(b["id"])["data"]], ["more"])
+        self.assertEqual(
+            self.items(c),
+            [
+                ("system", "S"),
+                ("user", "capital?"),
+                ("assistant", "Tokyo"),
+                ("user", "more"),
+                ("assistant", "ok"),
+            ],
+        )
+        self.assertGreaterEqual(
+            b["usage"]["input_tokens_details"]["cached_tokens"],
+            a["usage"]["input_tokens"] + a["usage"]["output_tokens"] - 3,
+        )
+        self.assertEqual(
+            [i["content"][0]["text"] for i in self.input_items(b["id"])["data"]], ["more"]
+        )
 
     def test_generated_ids_are_read_as_they_were_generated(self):  # B03
         c = self.conversation()
         a = self.respond("split", conversation=c)
         b = self.respond("more", conversation=c)
         self.assertEqual(text_of(a), ".\n\nend")
-        self.assertGreaterEqual(b["usage"]["input_tokens_details"]["cached_tokens"], a["usage"]["input_tokens"] + a["usage"]["output_tokens"] - 3)
+        self.assertGreaterEqual(
+            b["usage"]["input_tokens_details"]["cached_tokens"],
+            a["usage"]["input_tokens"] + a["usage"]["output_tokens"] - 3,
+        )
 
     def test_two_at_once_are_one_after_the_other(self):
         c = self.conversation()
         together(*[lambda i=i: self.respond(f"capital {i}", conversation=c) for i in range(4)])
         items = self.items(c)
         self.assertEqual([r for r, _ in items], ["user", "assistant"] * 4)
-        self.assertEqual(sorted(t for r, t in items if r == "user"), [f"capital {i}" for i in range(4)])
+        self.assertEqual(
+            sorted(t for r, t in items if r == "user"), [f"capital {i}" for i in range(4)]
+        )
 
     def test_regenerate_and_edit_make_branches(self):
         c = self.conversation()
@@ -254,7 +374,15 @@ class Conversations(Case):
         _, listed = self.d.get(f"/v1/conversations/{c}/items?order=asc")
         question, answer, second, _ = listed["data"]
         self.respond("capital again", conversation=c, hearth={"parent": answer["id"]})
-        self.assertEqual(self.items(c), [("user", "capital?"), ("assistant", "Tokyo"), ("user", "capital again"), ("assistant", "Tokyo")])
+        self.assertEqual(
+            self.items(c),
+            [
+                ("user", "capital?"),
+                ("assistant", "Tokyo"),
+                ("user", "capital again"),
+                ("assistant", "Tokyo"),
+            ],
+        )
         # without input the stored question is answered again
         r = self.respond(None, conversation=c, hearth={"parent": second["id"]})
         self.assertEqual(self.items(c)[2:], [("user", "second"), ("assistant", "ok")])
@@ -262,7 +390,13 @@ class Conversations(Case):
         self.respond("from the start", conversation=c, hearth={"parent": "root"})
         self.assertEqual(self.items(c), [("user", "from the start"), ("assistant", "ok")])
         self.refused(404, "hearth.parent", input="x", conversation=c, hearth={"parent": "msg_0"})
-        self.refused(404, "hearth.parent", input="x", conversation=self.conversation(), hearth={"parent": question["id"]})
+        self.refused(
+            404,
+            "hearth.parent",
+            input="x",
+            conversation=self.conversation(),
+            hearth={"parent": question["id"]},
+        )
         self.refused(400, "hearth.parent", input="x", hearth={"parent": question["id"]})
         self.assertEqual(self.items(c), [("user", "from the start"), ("assistant", "ok")])
 
@@ -273,12 +407,21 @@ class Conversations(Case):
 
     def test_conversation_and_previous_response_exclude_each_other(self):
         r = self.respond("capital?")
-        self.refused(400, "previous_response_id", input="x", conversation=self.conversation(), previous_response_id=r["id"])
+        self.refused(
+            400,
+            "previous_response_id",
+            input="x",
+            conversation=self.conversation(),
+            previous_response_id=r["id"],
+        )
         self.refused(400, "store", input="x", conversation=self.conversation(), store=False)
 
     def test_deleted_while_its_answer_is_written(self):
         c = self.conversation()
-        with self.d.stream("/v1/responses", {"input": "long", "conversation": c, "stream": True, "max_output_tokens": 300}) as s:
+        with self.d.stream(
+            "/v1/responses",
+            {"input": "long", "conversation": c, "stream": True, "max_output_tokens": 300},
+        ) as s:
             events = iter(s)
             while next(events)["type"] != "response.output_text.delta":
                 pass
@@ -296,24 +439,50 @@ class Previous(Case):
         a = self.respond("capital?")
         b = self.respond("more", previous_response_id=a["id"])
         self.assertEqual(b["previous_response_id"], a["id"])
-        self.assertGreaterEqual(b["usage"]["input_tokens_details"]["cached_tokens"], a["usage"]["input_tokens"] + a["usage"]["output_tokens"] - 3)
-        self.assertEqual(self.d.get("/v1/conversations")[1]["data"], [], "a chain makes no conversation that is listed")
+        self.assertGreaterEqual(
+            b["usage"]["input_tokens_details"]["cached_tokens"],
+            a["usage"]["input_tokens"] + a["usage"]["output_tokens"] - 3,
+        )
+        self.assertEqual(
+            self.d.get("/v1/conversations")[1]["data"],
+            [],
+            "a chain makes no conversation that is listed",
+        )
 
     def test_branches_run_side_by_side_and_know_nothing_of_each_other(self):
         a = self.respond("capital?")
-        replies = together(*[lambda i=i: self.respond(f"branch {i}", previous_response_id=a["id"]) for i in range(4)])
+        replies = together(
+            *[
+                lambda i=i: self.respond(f"branch {i}", previous_response_id=a["id"])
+                for i in range(4)
+            ]
+        )
         self.assertEqual(len({r["usage"]["input_tokens"] for r in replies}), 1)
         for i, r in enumerate(replies):
-            self.assertEqual([x["content"][0]["text"] for x in self.input_items(r["id"])["data"]], [f"branch {i}"])
+            self.assertEqual(
+                [x["content"][0]["text"] for x in self.input_items(r["id"])["data"]],
+                [f"branch {i}"],
+            )
 
     def test_input_items_page_both_ways(self):
         r = self.respond([user(str(i)) for i in range(7)])
         page = self.input_items(r["id"], "?limit=3&order=asc")
-        self.assertEqual(([i["content"][0]["text"] for i in page["data"]], page["has_more"]), (["0", "1", "2"], True))
-        self.assertEqual((page["first_id"], page["last_id"]), (page["data"][0]["id"], page["data"][2]["id"]))
+        self.assertEqual(
+            ([i["content"][0]["text"] for i in page["data"]], page["has_more"]),
+            (["0", "1", "2"], True),
+        )
+        self.assertEqual(
+            (page["first_id"], page["last_id"]), (page["data"][0]["id"], page["data"][2]["id"])
+        )
         page = self.input_items(r["id"], f"?limit=10&order=asc&after={page['last_id']}")
-        self.assertEqual(([i["content"][0]["text"] for i in page["data"]], page["has_more"]), (["3", "4", "5", "6"], False))
-        self.assertEqual([i["content"][0]["text"] for i in self.input_items(r["id"], "?limit=2")["data"]], ["6", "5"])
+        self.assertEqual(
+            ([i["content"][0]["text"] for i in page["data"]], page["has_more"]),
+            (["3", "4", "5", "6"], False),
+        )
+        self.assertEqual(
+            [i["content"][0]["text"] for i in self.input_items(r["id"], "?limit=2")["data"]],
+            ["6", "5"],
+        )
 
     def test_deleting_a_response_leaves_no_word_of_it(self):
         a = self.respond("capital PLUGHXYZZY")
@@ -322,84 +491,6 @@ class Previous(Case):
         self.assertEqual(self.d.request("DELETE", "/v1/responses/" + b["id"])[0], 200)
         self.assertFalse(history.holds(self.d, b"XYZZYPLUGH"))
         self.assertTrue(history.holds(self.d, b"PLUGHXYZZY"), "another response was asked with it")
-
-
-class Streams(Case):
-    def stream(self, input, **more):
-        with self.d.stream("/v1/responses", {"input": input, "temperature": 0, "stream": True, **more}) as s:
-            self.assertEqual(s.status, 200)
-            self.assertEqual(s.headers["Content-Type"].split(";")[0], "text/event-stream")
-            events = list(s)
-        self.assertFalse(s.is_done, "a Responses stream has no [DONE]")
-        self.assertEqual(s.names, [e["type"] for e in events])
-        self.assertEqual([e["sequence_number"] for e in events], list(range(len(events))))
-        return events
-
-    def test_the_order_is_openais(self):
-        events = self.stream("capital?")
-        types = [e["type"] for e in events]
-        self.assertEqual(types, STREAM[:4] + [STREAM[4]] * 3 + STREAM[5:] + ["response.completed"])
-        created, progress, item, part = events[:4]
-        self.assertEqual((created["response"]["status"], created["response"]["output"], created["response"]["usage"]), ("in_progress", [], None))
-        self.assertIn("receipt", progress["response"]["hearth"])
-        self.assertEqual((item["output_index"], item["item"]["status"], item["item"]["content"]), (0, "in_progress", []))
-        self.assertEqual(part["part"], {"type": "output_text", "text": "", "annotations": [], "logprobs": []})
-        self.assertEqual([e["delta"] for e in events[4:7]], ["To", "ky", "o"])
-        id = item["item"]["id"]
-        self.assertTrue(all(e["item_id"] == id and e["content_index"] == 0 and e["output_index"] == 0 for e in events[3:9]))
-        done, part_done, item_done, last = events[7:]
-        self.assertEqual((done["text"], part_done["part"]["text"], item_done["item"]["status"]), ("Tokyo", "Tokyo", "completed"))
-        self.assertEqual(text_of(last["response"]), "Tokyo")
-        self.assertEqual(last["response"]["output"][0]["id"], id)
-        self.assertIn("cache", last["response"]["hearth"])
-        self.assertIn("timings", last["response"]["hearth"])
-        self.assertEqual(self.d.get("/v1/responses/" + last["response"]["id"])[1], last["response"])
-
-    def test_whole_and_stream_say_the_same(self):
-        for text in ["llama", "split", "capital"]:
-            events = self.stream(text)
-            whole = self.respond(text)
-            deltas = [e["delta"] for e in events if e["type"] == STREAM[4]]
-            self.assertEqual("".join(deltas), text_of(whole))
-
-    def test_a_limit_ends_with_incomplete(self):
-        last = self.stream("capital?", max_output_tokens=1)[-1]
-        self.assertEqual((last["type"], last["response"]["incomplete_details"]), ("response.incomplete", {"reason": "max_output_tokens"}))
-
-    def test_a_failure_ends_with_failed(self):
-        c = self.conversation()
-        for text in ["nan", "nomem"]:
-            events = self.stream(text, conversation=c)
-            last = events[-1]
-            self.assertEqual((last["type"], last["response"]["status"]), ("response.failed", "failed"))
-            self.assertTrue(last["response"]["error"]["message"])
-            self.assertTrue(last["response"]["error"]["code"])
-            said = "".join(e["delta"] for e in events if e["type"] == STREAM[4])
-            self.assertEqual(text_of(last["response"]), said)
-        _, listed = self.d.get(f"/v1/conversations/{c}/items?order=asc")
-        self.assertEqual([i["hearth"]["status"] for i in listed["data"]], ["stored", "failed", "stored", "failed"])
-        self.assertEqual(self.respond("capital", conversation=c)["status"], "completed")  # B36: the conversation goes on
-
-    def test_an_error_before_the_first_event_is_a_plain_reply(self):
-        status, reply = self.d.post("/v1/responses", {"input": "z" * 2000, "stream": True})
-        self.assertEqual((status, reply["error"]["code"]), (400, "context_length_exceeded"))
-
-    def test_a_client_that_leaves_interrupts_its_answer(self):  # B66
-        c = self.conversation()
-        s = self.d.stream("/v1/responses", {"input": "long", "conversation": c, "stream": True})
-        said = ""
-        for e in s:
-            said += e.get("delta", "")
-            if len(said) > 50:
-                break
-        s.close()
-        self.d.until_idle()
-        _, listed = self.d.get(f"/v1/conversations/{c}/items?order=asc")
-        question, answer = listed["data"]
-        self.assertEqual((answer["status"], answer["hearth"]["status"], answer["hearth"]["finish"]), ("incomplete", "interrupted", "canceled"))
-        self.assertTrue(answer["content"][0]["text"].startswith(said))
-        self.assertEqual(text_of(self.respond("capital?", conversation=c)), "Tokyo")
-        self.assertEqual(len(self.items(c)), 4)
 
 
 class InputTokens(Case):
@@ -412,7 +503,9 @@ class InputTokens(Case):
         before = self.n_stored()
         r = self.respond("capital?", instructions="Be brief.", store=False)
         reply = self.count(input="capital?", instructions="Be brief.")
-        self.assertEqual(reply, {"object": "response.input_tokens", "input_tokens": r["usage"]["input_tokens"]})
+        self.assertEqual(
+            reply, {"object": "response.input_tokens", "input_tokens": r["usage"]["input_tokens"]}
+        )
         self.assertEqual(self.n_stored(), before)
         c = self.conversation()
         a = self.respond("capital?", conversation=c)
@@ -425,59 +518,10 @@ class InputTokens(Case):
 
     def test_refuses_like_the_response(self):
         self.assertEqual(self.count(400, input=5)["error"]["param"], "input")
-        self.assertEqual(self.count(404, input="x", conversation="conv_0")["error"]["param"], "conversation")
+        self.assertEqual(
+            self.count(404, input="x", conversation="conv_0")["error"]["param"], "conversation"
+        )
         self.assertEqual(self.d.get("/v1/responses/input_tokens")[0], 405)
-
-
-class History(unittest.TestCase):
-    def test_a_restart_keeps_all_and_marks_the_broken_answer(self):
-        with Scripted({**SCRIPT, "pace_us": 2000}) as d:
-            d.is_kept = True
-            _, c = d.post("/v1/conversations", {})
-            _, a = d.post("/v1/responses", {"input": "capital?", "conversation": c["id"]})
-            s = d.stream("/v1/responses", {"input": "long", "conversation": c["id"], "stream": True})
-            for e in s:
-                if e["type"] == "response.output_text.delta":
-                    break
-            d.kill()
-            s.close()
-            d.start()
-            status, again = d.get("/v1/responses/" + a["id"])
-            self.assertEqual((status, again), (200, a))
-            _, listed = d.get(f"/v1/conversations/{c['id']}/items?order=asc")
-            self.assertEqual([(i["role"], i["hearth"]["status"]) for i in listed["data"]],
-                             [("user", "stored"), ("assistant", "complete"), ("user", "stored"), ("assistant", "interrupted")])
-            status, r = d.post("/v1/responses", {"input": "capital?", "conversation": c["id"]})
-            self.assertEqual((status, text_of(r)), (200, "Tokyo"))
-            d.is_kept = False
-
-    def test_a_foreign_transaction_of_three_seconds_costs_time_only(self):  # B65
-        with Scripted(SCRIPT) as d:
-            _, c = d.post("/v1/conversations", {})
-            db = sqlite3.connect(os.path.join(d.folder, "state", "history.db"), isolation_level=None)
-            db.execute("BEGIN IMMEDIATE")
-            results = []
-            t = threading.Thread(target=lambda: results.append(d.post("/v1/responses", {"input": "capital?", "conversation": c["id"]})))
-            t.start()
-            time.sleep(3)  # the length of the hold, which is what is tested
-            db.execute("COMMIT")
-            t.join()
-            self.assertEqual((results[0][0], text_of(results[0][1])), (200, "Tokyo"))
-            self.assertEqual(db.execute("SELECT count(*) FROM message").fetchone()[0], 2)
-
-    def test_a_longer_one_is_a_503_and_nothing_stored(self):
-        with Scripted(SCRIPT) as d:
-            _, c = d.post("/v1/conversations", {})
-            db = sqlite3.connect(os.path.join(d.folder, "state", "history.db"), isolation_level=None)
-            db.execute("BEGIN IMMEDIATE")
-            status, reply, headers = d.request("POST", "/v1/responses", {"input": "capital?", "conversation": c["id"]})
-            self.assertEqual(status, 503, reply)
-            self.assertTrue(headers["Retry-After"])
-            self.assertEqual(d.get("/health")[0], 200)
-            db.execute("ROLLBACK")
-            self.assertEqual(db.execute("SELECT count(*) FROM message").fetchone()[0], 0)
-            status, reply = d.post("/v1/responses", {"input": "capital?", "conversation": c["id"]})
-            self.assertEqual((status, text_of(reply)), (200, "Tokyo"))
 
 
 if __name__ == "__main__":

@@ -1,15 +1,18 @@
 """
-The exchanges of test_openai.py as bytes on a socket, compared with what is written down in transcripts/*.txt. HEARTH_RECORD=1 writes them anew; then read the diff.
+The exchanges of test_openai.py as bytes on a socket, compared with what is written down in
+transcripts/*.txt. HEARTH_RECORD=1 writes them anew; then read the diff.
 
     # a comment
-    >>> POST /v1/conversations            a request: method, path, then its body (one line of JSON, or nothing)
+    >>> POST /v1/conversations       a request: method, path, then its body (a line, or nothing)
     {"metadata": {}}
-    <<< 200 application/json              the status, the content type, and further headers that matter
-    {"id": "conv-1", …}                   the body as JSON, or the stream's lines as they came
+    <<< 200 application/json         status, content type, further headers that matter
+    {"id": "conv-1", …}              the body as JSON, or the stream's lines as they came
 
-What differs from run to run is replaced: ids by a name and the order in which they came up (conv-1, msg-2; a request may use the names), times, speeds
-and what the receipt says of the previous prompt (its own tests know that) by 0.
+What differs from run to run is replaced: ids by a name and the order in which they came up (conv-1,
+msg-2; a request may use the names); times, speeds, and what the receipt says of the previous prompt
+(its own tests know that) by 0.
 """
+
 import glob
 import os
 import re
@@ -30,7 +33,10 @@ SCRIPT = {
     ],
     "default": {"pieces": ["ok"]},
 }
-TIMES = re.compile(r'"((?:\w+_(?:ms|tps))|prefix_(?:kept|lost)|created(?:_at)?|updated_at|completed_at)":(?:[0-9.eE+-]+)')
+TIMES = re.compile(
+    r'"(\w+_(?:ms|tps)|prefix_(?:kept|lost)|created(?:_at)?|updated_at|completed_at)"'
+    r':[0-9.eE+-]+'
+)
 IDS = re.compile(r"(conv_|resp_|msg_|chatcmpl-|cmpl-)[0-9a-f]{32}")
 
 
@@ -49,10 +55,15 @@ class Names:
                 self.of_id[id] = f"{kind}-{n}"
                 self.of_name[f"{kind}-{n}"] = id
             return self.of_id[id]
+
         return TIMES.sub(r'"\1":0', IDS.sub(name, text))
 
     def expand(self, text):
-        return re.sub(r"\b(?:conv|resp|msg|chatcmpl|cmpl)-\d+\b", lambda m: self.of_name.get(m.group(0), m.group(0)), text)
+        return re.sub(
+            r"\b(?:conv|resp|msg|chatcmpl|cmpl)-\d+\b",
+            lambda m: self.of_name.get(m.group(0), m.group(0)),
+            text,
+        )
 
 
 class Wire:
@@ -68,7 +79,11 @@ class Wire:
 
     def exchange(self, method, path, body):
         data = body.encode()
-        head = [f"{method} {path} HTTP/1.1", "Host: 127.0.0.1", f"Authorization: Bearer {tcp.KEYS['alice']}"]
+        head = [
+            f"{method} {path} HTTP/1.1",
+            "Host: 127.0.0.1",
+            f"Authorization: Bearer {tcp.KEYS['alice']}",
+        ]
         if data:
             head += ["Content-Type: application/json", f"Content-Length: {len(data)}"]
         self.s.sendall("\r\n".join(head + ["", ""]).encode() + data)
@@ -107,7 +122,9 @@ def parse(text):
             comment += line
         elif line.startswith(">>> "):
             _, method, path = line.split()
-            exchanges.append({"comment": comment, "method": method, "path": path, "body": "", "expected": ""})
+            exchanges.append(
+                {"comment": comment, "method": method, "path": path, "body": "", "expected": ""}
+            )
             comment = ""
         elif line.startswith("<<< ") or exchanges[-1]["expected"]:
             exchanges[-1]["expected"] += line
@@ -118,7 +135,9 @@ def parse(text):
 
 def reply_text(names, status, headers, body):
     more = "".join(f" {k}={headers[k]}" for k in ("retry-after", "allow") if k in headers)
-    return f"<<< {status} {headers.get('content-type', '-')}{more}\n{names.shorten(body).rstrip()}\n\n"
+    return (
+        f"<<< {status} {headers.get('content-type', '-')}{more}\n{names.shorten(body).rstrip()}\n\n"
+    )
 
 
 class Transcripts(unittest.TestCase):
@@ -131,10 +150,19 @@ class Transcripts(unittest.TestCase):
             wire = Wire(port)
             got = ""
             for x in parse(written):
-                reply = reply_text(names, *wire.exchange(x["method"], names.expand(x["path"]), names.expand(x["body"].strip())))
+                reply = reply_text(
+                    names,
+                    *wire.exchange(
+                        x["method"], names.expand(x["path"]), names.expand(x["body"].strip())
+                    ),
+                )
                 got += f"{x['comment']}>>> {x['method']} {x['path']}\n{x['body']}{reply}"
                 if not RECORDS:
-                    self.assertEqual(reply.rstrip(), x["expected"].rstrip(), f"{os.path.basename(path)}: {x['method']} {x['path']}")
+                    self.assertEqual(
+                        reply.rstrip(),
+                        x["expected"].rstrip(),
+                        f"{os.path.basename(path)}: {x['method']} {x['path']}",
+                    )
             wire.close()
         if RECORDS:
             with open(path, "w") as f:

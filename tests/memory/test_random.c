@@ -144,8 +144,8 @@ static void check_message(const struct memory_message *got)
     assert_memory_equal(got->text, want->text, want->n_text);
 }
 
-/* The path to a random message, or a conversation's, by pages of a random size in a random order.
- * */
+/* The path to a random message, or a conversation's, by pages of a random size in a
+ * random order. */
 static void do_check_path(void)
 {
     int i = any_message(-1);
