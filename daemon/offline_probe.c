@@ -64,6 +64,17 @@ int probe_take_int(const json *o, const char *field, int64_t max, int *ret, stru
     return rc;
 }
 
+int probe_take_bool(const json *o, const char *field, bool *ret, struct err *e)
+{
+    const json *item = json_get(o, field, e);
+    if (item && json_type(item) != JSON_BOOL)
+        return err_set(e, ERR_INVAL, "%s must be true or false, not %s", field,
+                       json_type_name(json_type(item)));
+    if (item)
+        *ret = json_bool(item);
+    return 0;
+}
+
 void probe_add_ids(json *o, const char *field, const struct ids *ids)
 {
     json *a = json_array();
@@ -86,13 +97,16 @@ void probe_add_pair(json *list, double first, double second)
 static int op_tokenize(struct probe *p, const struct offline_line *l, json *answer, struct err *e)
 {
     size_t n;
+    bool special = false;
+    int rc = probe_take_bool(l->root, "special", &special, e);
+    if (rc < 0)
+        return rc;
     char *text = offline_str(l, json_get(l->root, "text", e), &n);
     if (!text)
         return err_set(e, ERR_INVAL, "text must be a string");
     struct ids ids;
     ids_init(&ids);
-    bool special = json_bool(json_get(l->root, "special", NULL));
-    int rc = tok_encode(engine_tok(p->engine), text, n, special, &ids, e);
+    rc = tok_encode(engine_tok(p->engine), text, n, special, &ids, e);
     if (rc == 0)
         probe_add_ids(answer, "ids", &ids);
     ids_done(&ids);
@@ -148,8 +162,10 @@ static int op_render(struct probe *p, const struct offline_line *l, json *answer
     ids_init(&ids);
     buf_init(&text, OUTPUT_BYTES_MAX);
     struct chat_rendering r = {.ids = &ids, .text = &text};
-    bool add_prompt = json_bool(json_get(l->root, "add_generation_prompt", NULL));
-    int rc = read_messages(l, m, n, e);
+    bool add_prompt = false;
+    int rc = probe_take_bool(l->root, "add_generation_prompt", &add_prompt, e);
+    if (rc == 0)
+        rc = read_messages(l, m, n, e);
     if (rc == 0)
         rc = chat_render(engine_chat(p->engine), m, n, add_prompt, &r, e);
     if (rc == 0) {

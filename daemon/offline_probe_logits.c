@@ -137,6 +137,8 @@ static int read_pass(const json *q, struct offline_pass *pass, struct ids *ids, 
         rc = probe_take_int(q, "batch", OFFLINE_BATCH_MAX, &pass->n_batch, e);
     pass->ids = ids->v;
     pass->n_ids = (int)ids->n;
+    if (pass->n_ids > 0 && pass->chunk > pass->n_ids)
+        pass->chunk = pass->n_ids; /* all at once; positions plus chunk stay within an int */
     return rc;
 }
 
@@ -217,11 +219,14 @@ int probe_op_nll(struct probe *p, const struct offline_line *l, json *answer, st
     struct nll s = {.n_vocab = engine_info(p->engine)->n_vocab};
     struct ids ids;
     ids_init(&ids);
-    if (json_bool(json_get(l->root, "each", NULL))) {
+    bool each = false;
+    int rc = probe_take_bool(l->root, "each", &each, e);
+    if (each) {
         s.each = json_array();
         s.argmax = json_array();
     }
-    int rc = set_up(p, l->root, e);
+    if (rc == 0)
+        rc = set_up(p, l->root, e);
     if (rc == 0)
         rc = probe_take_ids(l->root, "ids", &ids, e);
     if (rc == 0)

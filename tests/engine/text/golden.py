@@ -166,6 +166,10 @@ def bad_lines():
         '{"op":"logits","ids":[1,2],"cached":2}',
         '{"op":"logits","ids":[1],"isa":"abacus"}',
         '{"op":"logits","ids":[1],"chunk":0}',
+        '{"op":"logits","ids":[],"chunk":2147483647}',
+        '{"op":"tokenize","text":"x","special":"yes"}',
+        '{"op":"render","messages":[],"add_generation_prompt":1}',
+        '{"op":"nll","ids":[1,2],"each":"x"}',
         '{"op":"dequantize","type":"Q9","hex":"00"}',
         '{"op":"dequantize","type":"Q4_1","hex":"0"}',
         '{"op":"sample","logits":[null]}',
@@ -182,11 +186,20 @@ def bad_lines():
     return f'{len(bad)} bad lines'
 
 
+def odd_chunks():
+    """A slice longer than the sequence is the whole of it, also where position and slice outgrow an int."""
+    questions = [{'op': 'logits', 'ids': [1, 2, 3], 'top': 1, 'chunk': chunk, 'cached': cached}
+                 for chunk in (3, 4, 2 ** 31 - 1) for cached in (0, 1, 2)]
+    hashes = {a.get('hash', str(a)) for a in probe(questions)}
+    assert len(hashes) == 1, hashes
+    return f'{len(questions)} ways, one hash'
+
+
 def main():
     if not os.path.exists(MODEL):
         print(f'no model at {MODEL!r}: skipped')
         return 77
-    for check in (tokens, renderings, quants, sampling, bad_lines, logits, greedy, nll):
+    for check in (tokens, renderings, quants, sampling, bad_lines, odd_chunks, logits, greedy, nll):
         print(f'{check.__name__}: {check()}', flush=True)
     return 0
 
