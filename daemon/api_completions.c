@@ -19,7 +19,11 @@ static int add_text(const char *text, const struct history *h, struct turn *t,
 {
     const struct tok *tok = engine_tok(h->engine);
     struct err e;
-    int rc = 0;
+    int rc = prepare_check_text(h, "prompt", text, strlen(text), ret);
+    if (rc) {
+        ret->param = "prompt";
+        return rc;
+    }
     if (tok_bos(tok) >= 0 && ids_push(&t->prompt, tok_bos(tok)))
         rc = err_set(&e, ERR_NOMEM, "out of memory for the prompt");
     if (rc == 0)

@@ -3,6 +3,7 @@
  */
 #include "daemon/prepare.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -183,6 +184,34 @@ int prepare_replies(struct history *h, struct turn *t, struct http_error *ret_er
     return 0;
 }
 
+int prepare_check_text(const struct history *h, const char *what, const char *text, size_t n,
+                       struct http_error *ret_error)
+{
+    size_t at = tok_unspellable(engine_tok(h->engine), text, n);
+    if (at == n)
+        return 0;
+    http_error_set(ret_error, 400, "invalid_value", NULL,
+                   "%s holds the byte 0x%02X at offset %zu, which model %s has no token for: it "
+                   "would be left out of what the model reads; remove it",
+                   what, (unsigned char)text[at], at, engine_info(h->engine)->id);
+    return ERR_INVAL;
+}
+
+static int check_window(const struct history *h, const struct turn *t, struct http_error *ret)
+{
+    for (size_t i = 0; i < t->window.n; i++) {
+        const struct chat_message *m = &t->window.v[i];
+        char what[64];
+        snprintf(what, sizeof what, "message %zu of %zu", i + 1, t->window.n);
+        int rc = prepare_check_text(h, what, m->text, m->n_text, ret);
+        if (rc) {
+            ret->param = "messages";
+            return rc;
+        }
+    }
+    return 0;
+}
+
 int prepare_prompt(struct history *h, struct turn *t, struct http_error *ret_error)
 {
     const struct chat *chat = engine_chat(h->engine);
@@ -199,6 +228,9 @@ int prepare_prompt(struct history *h, struct turn *t, struct http_error *ret_err
                        "there is no message to answer");
         return ERR_INVAL;
     }
+    int rc = check_window(h, t, ret_error);
+    if (rc)
+        return rc;
     t->window.starts = arena_array(&t->arena, t->window.n + 1, sizeof *t->window.starts);
     if (!t->window.starts)
         return out_of_memory(ret_error);

@@ -32,8 +32,13 @@ int prepare_path(struct history *h, struct turn *t, int64_t tip,
  * what precedes it, and leaves the chain in t->store for the answer's. Sets store.is_reply. */
 int prepare_replies(struct history *h, struct turn *t, struct http_error *ret_error) MUST_USE;
 
+/* Refuses text that the model's tokenizer would shorten silently: with a byte that the vocabulary
+ * can't spell (SmolLM2's lacks six control characters). `what` names the text in the message. */
+int prepare_check_text(const struct history *h, const char *what, const char *text, size_t n,
+                       struct http_error *ret_error) MUST_USE;
+
 /* Renders and tokenises the window into t->prompt, with the generation prompt; then prepare_fit. An
- * empty window is a 400. */
+ * empty window is a 400, and so is text that can't be spelled. */
 int prepare_prompt(struct history *h, struct turn *t, struct http_error *ret_error) MUST_USE;
 /* A prompt fits when it has 1 … ctx − 1 tokens: else 400 context_length_exceeded with the counts.
  * Clamps max_tokens, writes the receipt. */

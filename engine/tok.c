@@ -142,6 +142,14 @@ int tok_encode(const struct tok *t, const char *text, size_t n, bool special, st
     return rc;
 }
 
+size_t tok_unspellable(const struct tok *t, const char *text, size_t n)
+{
+    size_t i = 0;
+    while (i < n && t->bpe.byte_symbol[(unsigned char)text[i]] < t->n_vocab)
+        i++;
+    return i;
+}
+
 const char *tok_piece(const struct tok *t, int32_t id, size_t *ret_n)
 {
     if (id < 0 || (size_t)id >= t->n_vocab) {

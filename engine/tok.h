@@ -69,6 +69,12 @@ int tok_encode(const struct tok *t, const char *text, size_t n, bool special, st
                struct err *e) MUST_USE;
 
 /*
+ * Where text[0, n) first holds a byte that the vocabulary can't spell, so that tok_encode would
+ * leave it out; n: nowhere.
+ */
+size_t tok_unspellable(const struct tok *t, const char *text, size_t n);
+
+/*
  * The bytes of one token (not NUL-terminated), borrowed from t; control tokens give their spelling.
  * NULL and n = 0 for an id out of range.
  */

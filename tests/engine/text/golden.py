@@ -187,7 +187,8 @@ def bad_lines():
 
 
 def odd_chunks():
-    """A slice longer than the sequence is the whole of it, also where position and slice outgrow an int."""
+    """A slice longer than the sequence is the whole of it, also where position + slice outgrow an
+    int."""
     questions = [{'op': 'logits', 'ids': [1, 2, 3], 'top': 1, 'chunk': chunk, 'cached': cached}
                  for chunk in (3, 4, 2 ** 31 - 1) for cached in (0, 1, 2)]
     hashes = {a.get('hash', str(a)) for a in probe(questions)}

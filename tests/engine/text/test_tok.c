@@ -343,6 +343,10 @@ static void a_byte_without_a_token_gives_none(void **state)
                             4, false);
     struct ids want = {(int32_t[]){tok_find(t, "a", 1), tok_find(t, "b", 1)}, 2, 2};
     assert_ids_equal(&got, &want, "missing bytes");
+    assert_int_equal(tok_unspellable(t, "ab\x04", 3), 2);
+    assert_int_equal(tok_unspellable(t, "\xF1", 1), 0);
+    assert_int_equal(tok_unspellable(t, "ab", 2), 2);
+    assert_int_equal(tok_unspellable(t, "", 0), 0);
     ids_done(&got);
     tok_free(t);
 }
