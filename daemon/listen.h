@@ -15,7 +15,9 @@
 #include "base/err.h"
 
 #define LISTENERS_MAX 8
-#define LISTEN_BACKLOG 128
+/* A non-blocking connect to a Unix socket fails at once when this many wait: room for a crowd (the
+ * system may allow less, net.core.somaxconn). */
+#define LISTEN_BACKLOG 1024
 
 struct listener {
     int fd;

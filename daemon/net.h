@@ -30,7 +30,9 @@ struct net_limits {
 };
 extern const struct net_limits net_limits_default;
 
-#define NET_SPARE_SLOTS 32
+/* For connections that are too many: each is told so, and read for linger_ms so that the answer
+ * arrives. Beyond these they are closed without a word. */
+#define NET_SPARE_SLOTS 256
 
 struct net {
     struct daemon *d;

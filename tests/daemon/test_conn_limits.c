@@ -174,6 +174,30 @@ static void three_hundred_connections(void **state)
         close(fd[i]);
 }
 
+/* And where all are one user's, who may have 64, each of the others is told, too. */
+static void three_hundred_of_one_user(void **state)
+{
+    (void)state;
+    f.limits.linger_ms = 60000; /* nobody's place is free before all have come */
+    net_start(&f);
+    int fd[300], n_ok = 0, n_refused = 0;
+    for (int i = 0; i < 300; i++)
+        fd[i] = net_connect(&f);
+    for (int i = 0; i < 300; i++)
+        net_send(fd[i], GET("/health"));
+    for (int i = 0; i < 300; i++) {
+        struct net_response r;
+        assert_true(net_read(fd[i], false, &r));
+        n_ok += r.status == 200;
+        n_refused += r.status == 503;
+        net_response_done(&r);
+    }
+    assert_int_equal(n_ok, 64);
+    assert_int_equal(n_refused, 236);
+    for (int i = 0; i < 300; i++)
+        close(fd[i]);
+}
+
 static void what_is_sent_ahead_has_a_ceiling(void **state)
 {
     (void)state;
@@ -355,6 +379,7 @@ int main(void)
         T(too_many_connections_get_a_503),
         T(one_peer_cannot_take_all),
         T(three_hundred_connections),
+        T(three_hundred_of_one_user),
         T(what_is_sent_ahead_has_a_ceiling),
         T(a_reader_that_falls_8_mib_behind_is_dropped),
         T(a_reader_that_takes_nothing_is_dropped),
