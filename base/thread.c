@@ -36,7 +36,8 @@ static const char *const role_names[] = {
 void thread_set_role(enum thread_role role)
 {
     own_role = role;
-    /* The compute pool doesn't make a program one that has roles: offline commands and tests run an engine, too. */
+    /* The compute pool doesn't make a program one that has roles: offline commands and tests run
+     * an engine, too. */
     if (role != THREAD_NONE && role != THREAD_POOL)
         atomic_store(&has_roles, true);
     /* The main thread's name is the process's: it stays the program's. */

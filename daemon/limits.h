@@ -13,6 +13,7 @@
 #define LIMIT_BODY_MS (60 * 1000)            /* 408: whole body */
 #define LIMIT_IDLE_MS (120 * 1000)           /* keep-alive between requests */
 #define LIMIT_CONNECTIONS 256                /* 503 and close */
+#define LIMIT_OWN_FILES 40                   /* descriptors kept for ourselves; accepting pauses */
 #define LIMIT_CONNECTIONS_PEER 64            /* a uid, or a key's name, or a TCP address */
 #define LIMIT_DRAIN_BYTES (64 * 1024)        /* of an unread body after an early error; more
                                               * closes */

@@ -9,10 +9,12 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <event2/listener.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -42,6 +44,7 @@ struct loop {
         *stop_history; /* made ahead: stopping needs no memory. The receivers free them */
     bool is_stopping, is_flushing, has_failed;
     int n_stopped;
+    int most_conns; /* as descriptors allow */
     int64_t t_flush_ms;
 };
 
@@ -58,6 +61,35 @@ static void start_timer(struct event *ev, int ms)
 
 /* ---- accepting ---- */
 
+static void pause_accepting(struct loop *l, bool is_paused)
+{
+    for (int i = 0; i < l->o.n_listeners; i++) {
+        if (!l->accepters[i].ev)
+            continue;
+        if (is_paused)
+            evconnlistener_disable(l->accepters[i].ev);
+        else
+            evconnlistener_enable(l->accepters[i].ev);
+    }
+}
+
+static void pause_a_while(struct loop *l)
+{
+    pause_accepting(l, true);
+    start_timer(l->pause, ACCEPT_PAUSE_MS);
+}
+
+/* How many connections leave enough descriptors for the model, the database and the mailboxes:
+ * clients that come while the model loads must not be what it fails of. */
+static int most_connections(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) || files.rlim_cur > INT_MAX)
+        return INT_MAX;
+    int n = (int)files.rlim_cur - LIMIT_OWN_FILES;
+    return n > 1 ? n : 1;
+}
+
 static void on_accept(struct evconnlistener *ev, evutil_socket_t fd, struct sockaddr *addr, int n,
                       void *arg)
 {
@@ -70,18 +102,8 @@ static void on_accept(struct evconnlistener *ev, evutil_socket_t fd, struct sock
     else if (addr->sa_family == AF_INET6)
         inet_ntop(AF_INET6, &((struct sockaddr_in6 *)addr)->sin6_addr, peer + 4, sizeof(peer) - 4);
     conn_open(&a->loop->net, fd, a->listener, peer);
-}
-
-static void pause_accepting(struct loop *l, bool is_paused)
-{
-    for (int i = 0; i < l->o.n_listeners; i++) {
-        if (!l->accepters[i].ev)
-            continue;
-        if (is_paused)
-            evconnlistener_disable(l->accepters[i].ev);
-        else
-            evconnlistener_enable(l->accepters[i].ev);
-    }
+    if (a->loop->net.n_conns >= a->loop->most_conns)
+        pause_a_while(a->loop);
 }
 
 /* accept failed: descriptors or memory have run out. The waiting connection stays readable, so
@@ -95,8 +117,7 @@ static void on_accept_error(struct evconnlistener *ev, void *arg)
     if (log_allowed(&lim))
         log_warn("accepting on %s fails (%s); trying again in %d ms", a->listener->name,
                  strerror(why), ACCEPT_PAUSE_MS);
-    pause_accepting(a->loop, true);
-    start_timer(a->loop->pause, ACCEPT_PAUSE_MS);
+    pause_a_while(a->loop);
 }
 
 static void on_pause_over(evutil_socket_t fd, short what, void *arg)
@@ -323,6 +344,7 @@ static int make_events(struct loop *l, struct err *e)
     l->mail = event_new(base, l->net.d->loop.fd, EV_READ | EV_PERSIST, on_mail, l);
     l->term = evsignal_new(base, SIGTERM, on_signal, l);
     l->interrupt = evsignal_new(base, SIGINT, on_signal, l);
+    l->most_conns = most_connections();
     l->pause = evtimer_new(base, on_pause_over, l);
     l->status = evtimer_new(base, on_status, l);
     l->watchdog = event_new(base, -1, EV_PERSIST, on_watchdog, l);
