@@ -145,24 +145,36 @@ static void stop_accepting(struct loop *l)
 static void end_now(int sig)
 {
     static const char late[] = "error: stopping took too long; ending at once\n";
-    static const char again[] = "warn: asked to stop a second time; ending at once\n";
+    static const char again[] = "warn: interrupted while stopping; ending at once\n";
     ssize_t n = sig == SIGALRM ? write(STDERR_FILENO, late, sizeof(late) - 1)
                                : write(STDERR_FILENO, again, sizeof(again) - 1);
     (void)n;
     _exit(1);
 }
 
+/*
+ * A second SIGTERM asks for what is being done, within a bound; only a person's Ctrl-C ends at
+ * once. libevent puts the default handlers back, which would end us without saving: both signals
+ * wait until ours are there.
+ */
 static void arm_last_resort(struct loop *l)
 {
     if (!l->o.handle_signals)
         return;
+    sigset_t both, before;
+    sigemptyset(&both);
+    sigaddset(&both, SIGTERM);
+    sigaddset(&both, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &both, &before);
     event_del(l->term);
     event_del(l->interrupt);
-    struct sigaction act = {.sa_handler = end_now};
+    struct sigaction act = {.sa_handler = end_now}, ignored = {.sa_handler = SIG_IGN};
     sigemptyset(&act.sa_mask);
-    sigaction(SIGTERM, &act, NULL);
+    sigemptyset(&ignored.sa_mask);
+    sigaction(SIGTERM, &ignored, NULL);
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGALRM, &act, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     alarm((unsigned)((l->o.stop_ms + 999) / 1000));
 }
 

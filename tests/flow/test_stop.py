@@ -37,6 +37,23 @@ class Stop(unittest.TestCase):
             self.assertIn("error", events[-1])
             self.assertFalse(s.is_done, "no [DONE] after an error")
 
+    def test_asked_twice(self):  # B61
+        with Scripted(SCRIPT) as d:
+            s = d.stream("/v1/responses", {"input": "forever", "stream": True})
+            it = iter(s)
+            for _ in range(8):
+                next(it)
+            for _ in range(20):  # at any moment of stopping
+                d.signal()
+                time.sleep(0.0002)
+            self.stop_in_time(d)
+            last = list(it)[-1]
+            self.assertEqual(last["type"], "response.failed")
+            text = last["response"]["output"][0]["content"][0]["text"]
+            d.start()
+            saved = d.get("/v1/responses/" + last["response"]["id"])[1]
+            self.assertEqual(saved["output"][0]["content"][0]["text"], text)
+
     def test_during_prefill(self):  # B61
         with Scripted(SCRIPT) as d:
             s = d.chat_stream([user("z" * 7000)])
