@@ -16,13 +16,12 @@
 #include <unistd.h>
 
 #include "client/conversation.h"
+#include "client/jsonl.h"
 #include "client/options.h"
 #include "client/term.h"
 
-#define LINE_MAX_BYTES ((size_t)256 << 20)
 #define ITEMS_A_REQUEST 20                /* the API's limit */
 #define BYTES_A_REQUEST ((size_t)2 << 20) /* of text: escaped it may be three times as long */
-#define EXPORT_VERSION 1
 
 enum { OPT_ALL = OPT_OWN, OPT_OUTPUT };
 const struct option_row export_command_options[] = {
@@ -56,7 +55,7 @@ static int export_item(void *ctx, const json *item)
 {
     const struct export_messages *to = ctx;
     struct buf b;
-    buf_init(&b, LINE_MAX_BYTES);
+    buf_init(&b, JSONL_LINE_MAX_BYTES);
     buf_str(&b, "");
     item_text(item, &b);
     int failed = buf_error(&b);
@@ -79,14 +78,14 @@ static int export_item(void *ctx, const json *item)
 static int write_line(struct client *c, const json *j, FILE *out)
 {
     struct buf b;
-    buf_init(&b, LINE_MAX_BYTES);
+    buf_init(&b, JSONL_LINE_MAX_BYTES);
     json_write(j, &b);
     buf_char(&b, '\n');
     int code = 0;
     if (buf_error(&b))
         code = api_fail(c, EXIT_REFUSED, err_name(buf_error(&b)),
                         "a conversation can't be exported: %s (a line has at most %zu bytes)",
-                        err_name(buf_error(&b)), LINE_MAX_BYTES);
+                        err_name(buf_error(&b)), JSONL_LINE_MAX_BYTES);
     else if (out == stdout)
         term_write(out, b.data, b.len); /* term_flush tells */
     else if (fwrite(b.data, 1, b.len, out) < b.len)
@@ -223,7 +222,7 @@ static void add_items(json *body, const json **at)
     size_t n = 0, n_bytes = 0;
     for (; *at && n < ITEMS_A_REQUEST && n_bytes < BYTES_A_REQUEST; *at = json_next(*at), n++) {
         struct buf b;
-        buf_init(&b, LINE_MAX_BYTES);
+        buf_init(&b, JSONL_LINE_MAX_BYTES);
         buf_str(&b, "");
         item_text(*at, &b);
         json *item = json_add(items, json_object());
@@ -281,20 +280,12 @@ static int import_one(struct client *c, const json *j)
     return code;
 }
 
-/* One line without its end; false at the end of the file, or when b is full. */
-static bool read_line(FILE *in, struct buf *b)
-{
-    int ch;
-    buf_clear(b);
-    while (!buf_error(b) && (ch = getc_unlocked(in)) != EOF && ch != '\n')
-        buf_char(b, (char)ch);
-    return !buf_error(b) && (b->len || !feof(in)) && !ferror(in);
-}
-
-static bool is_blank(const struct buf *b)
-{
-    return !b->len || strspn(b->data, " \t\r") == b->len;
-}
+/* Reading a file: where, and how many conversations came in. */
+struct importing {
+    struct client *client;
+    struct jsonl_reader reader;
+    int n;
+};
 
 static int import_line(struct client *c, const struct buf *line, const char *name, int number)
 {
@@ -317,45 +308,28 @@ static int import_line(struct client *c, const struct buf *line, const char *nam
     return code;
 }
 
-static int import_file(struct client *c, FILE *in, const char *name, int *n)
+static int on_import_line(void *ctx, const struct buf *line, int number)
 {
-    struct buf line;
-    buf_init(&line, LINE_MAX_BYTES);
-    int code = 0, number = 0;
-    while (!code && read_line(in, &line)) {
-        number++;
-        if (is_blank(&line))
-            continue;
-        code = import_line(c, &line, name, number);
-        *n += !code;
-    }
-    if (!code && buf_error(&line))
-        code = api_fail(c, EXIT_REFUSED, "limit", "%s line %d is longer than %zu bytes", name,
-                        number + 1, LINE_MAX_BYTES);
-    if (!code && ferror(in))
-        code = api_fail(c, EXIT_REFUSED, "io", "%s can't be read: %s", name, strerror(errno));
-    buf_done(&line);
+    struct importing *i = ctx;
+    int code = import_line(i->client, line, i->reader.name, number);
+    i->n += !code;
     return code;
 }
 
 int cmd_import(struct client *c, int argc, char **argv)
 {
     struct options_reader reader = {c, command_find("import"), NULL, NULL};
-    int first, n = 0;
+    struct importing im = {.client = c};
+    im.reader = (struct jsonl_reader){c, "stdin", on_import_line, &im};
+    int first;
     int code = options_read(&reader, argc, argv, &first);
     if (code)
         return code;
     if (first == argc)
-        code = import_file(c, stdin, "stdin", &n);
-    for (int i = first; i < argc && !code; i++) {
-        FILE *in = fopen(argv[i], "re");
-        if (!in)
-            return api_fail(c, EXIT_REFUSED, "io", "%s can't be read: %s", argv[i],
-                            strerror(errno));
-        code = import_file(c, in, argv[i], &n);
-        fclose(in);
-    }
+        code = jsonl_read(&im.reader, stdin);
+    for (int i = first; i < argc && !code; i++)
+        code = jsonl_read_path(&im.reader, argv[i]);
     if (!code)
-        term_note("%d conversation%s imported", n, n == 1 ? "" : "s");
+        term_note("%d conversation%s imported", im.n, im.n == 1 ? "" : "s");
     return code;
 }

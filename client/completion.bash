@@ -22,11 +22,16 @@ _hearth() {
         return
         ;;
     esac
+    if [[ $command == replay && ($prev == --json || $prev == --csv) ]]; then
+        compopt -o filenames
+        mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+        return
+    fi
     if [[ $cur == -* ]]; then
         words=$(hearth help $command 2>/dev/null | sed -n 's/^  \(--[a-z-]*\).*/\1/p')
     elif [[ -z $command || $command == help ]]; then
         words=$(hearth help 2>/dev/null | sed -n '/^Options:/q; s/^  \([a-z]*\) .*/\1/p')
-    elif [[ $command == import ]]; then
+    elif [[ $command == import || $command == replay ]]; then
         compopt -o filenames
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
         return

@@ -42,6 +42,8 @@ const struct command commands[] = {
     {"import", cmd_import, "import [OPTIONS] [FILE…]", "conversations from JSON lines", NULL,
      false},
     {"models", cmd_models, "models [OPTIONS]", "what the daemon serves", NULL, false},
+    {"replay", cmd_replay, "replay [OPTIONS] FILE…", "plays recorded conversations, and measures",
+     replay_command_options, false},
     {"status", cmd_status, "status [OPTIONS]", "the daemon: model, memory, cache, turns", NULL,
      false},
     {"help", cmd_help, "help [COMMAND]", "this list, or the options of a command", NULL, false},
@@ -68,12 +70,14 @@ const struct command *command_find(const char *name)
 
 /* ---- help ---- */
 
-static void print_options(const struct option_row *rows)
+/* Those of `rows` that aren't in `except` (may be NULL). */
+static void print_options(const struct option_row *rows, const struct option_row *except)
 {
     for (; rows && rows->name; rows++)
-        printf("  --%s%s%-*s  %s\n", rows->name, rows->arg ? " " : "",
-               (int)(26 - strlen(rows->name) - !!rows->arg), rows->arg ? rows->arg : "",
-               rows->help);
+        if (!options_have(except, rows->name))
+            printf("  --%s%s%-*s  %s\n", rows->name, rows->arg ? " " : "",
+                   (int)(26 - strlen(rows->name) - !!rows->arg), rows->arg ? rows->arg : "",
+                   rows->help);
 }
 
 static void print_help(void)
@@ -84,8 +88,8 @@ static void print_help(void)
         printf("  %s%*s  %s\n", c->usage, (int)(28 - utf8_width(c->usage, strlen(c->usage))), "",
                c->summary);
     printf("%s", "\nOptions:\n");
-    print_options(global_options);
-    print_options(common_options);
+    print_options(global_options, NULL);
+    print_options(common_options, NULL);
     printf("%s",
            "\n`hearth COMMAND --help` lists a command's own options. More is in hearth(1).\n");
 }
@@ -93,10 +97,10 @@ static void print_help(void)
 static void print_command_help(const struct command *cmd)
 {
     printf("Usage: hearth %s\n\n%s\n\nOptions:\n", cmd->usage, cmd->summary);
-    print_options(cmd->options);
+    print_options(cmd->options, NULL);
     if (cmd->has_sampling)
-        print_options(sampling_options);
-    print_options(common_options);
+        print_options(sampling_options, NULL);
+    print_options(common_options, cmd->options);
 }
 
 static int unknown_command(const char *name)

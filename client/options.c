@@ -41,11 +41,22 @@ const struct option_row sampling_options[] = {
 
 /* ---- the parser ---- */
 
-static size_t append(struct option *to, size_t n, const struct option_row *rows)
+bool options_have(const struct option_row *rows, const char *name)
+{
+    for (; rows && rows->name; rows++)
+        if (!strcmp(rows->name, name))
+            return true;
+    return false;
+}
+
+/* Those of `rows` that aren't in `except` (may be NULL). */
+static size_t append(struct option *to, size_t n, const struct option_row *rows,
+                     const struct option_row *except)
 {
     for (; rows && rows->name && n + 1 < OPTIONS_MAX; rows++)
-        to[n++] = (struct option){rows->name, rows->arg ? required_argument : no_argument, NULL,
-                                  rows->value};
+        if (!options_have(except, rows->name))
+            to[n++] = (struct option){rows->name, rows->arg ? required_argument : no_argument, NULL,
+                                      rows->value};
     to[n] = (struct option){0};
     return n;
 }
@@ -65,10 +76,10 @@ static int refuse_option(const struct command *cmd, const char *word, int opt)
 int options_read(const struct options_reader *r, int argc, char **argv, int *ret_first)
 {
     struct option all[OPTIONS_MAX];
-    size_t n = append(all, 0, common_options);
-    n = append(all, n, r->cmd->options);
+    size_t n = append(all, 0, common_options, r->cmd->options);
+    n = append(all, n, r->cmd->options, NULL);
     if (r->cmd->has_sampling)
-        append(all, n, sampling_options);
+        append(all, n, sampling_options, NULL);
     optind = 0; /* glibc: start over */
     opterr = 0;
     int opt, code = 0;

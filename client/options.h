@@ -22,12 +22,14 @@ enum {
 };
 
 extern const struct option_row sampling_options[]; /* of ask and chat */
-extern const struct option_row common_options[];   /* of every command: --json, --help */
+/* Of every command: --json, --help. One that has a row of such a name has its own instead. */
+extern const struct option_row common_options[];
+bool options_have(const struct option_row *rows, const char *name);
 
 /*
- * Reads a command's options; --json is taken here. `take` (NULL when the command has none) gets
- * each other one and returns 0 or EXIT_USAGE after having said what is wrong. 0, and *ret_first is
- * the index in argv of the first argument (arguments are moved behind the options); or EXIT_USAGE.
+ * Reads a command's options; the common --json is taken here. `take` (NULL when the command has
+ * none) gets each other one and returns 0 or EXIT_USAGE after having said what is wrong. 0, and
+ * *ret_first is the index in argv of the first argument (arguments are moved behind the options); or EXIT_USAGE.
  */
 struct options_reader {
     struct client *c;

@@ -10,6 +10,7 @@
 #include <curl/curl.h>
 #include <errno.h>
 #include <grp.h>
+#include <poll.h>
 #include <pwd.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,6 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/sse.h"
 
 #define WIRE_IDLE_MS 100
@@ -113,6 +115,19 @@ void wire_forget_interrupt(struct wire *w)
     uint64_t count;
     ssize_t n = read(w->wake_fd, &count, sizeof count);
     (void)n; /* nothing to read: nothing to forget */
+}
+
+int wire_pause(struct wire *w, int ms)
+{
+    int64_t until = clock_ms() + ms, left = ms;
+    struct pollfd p = {.fd = w->wake_fd, .events = POLLIN};
+    uint64_t count;
+    do {
+        if (poll(&p, 1, (int)left) > 0 && read(w->wake_fd, &count, sizeof count) == sizeof count)
+            return ERR_CANCELED;
+        left = until - clock_ms();
+    } while (left > 0);
+    return 0;
 }
 
 static void on_sse(void *ctx, const char *event, const char *data, size_t n)

@@ -49,6 +49,9 @@ struct wire_request {
 int wire_call(struct wire *w, const struct wire_request *r, struct wire_reply *ret,
               struct err *e) MUST_USE;
 
+/* Does nothing for so long, up to 2^31 ms: 0, or ERR_CANCELED after wire_interrupt. */
+int wire_pause(struct wire *w, int ms) MUST_USE;
+
 /* Ends the running request; may be called from a signal handler. */
 void wire_interrupt(struct wire *w);
 /* What was interrupted is over: the next request runs. */
