@@ -16,8 +16,9 @@ static int real_openat(int dir, const char *path, int flags, mode_t mode)
 #define REAL_CALLS                                                                                 \
     {                                                                                              \
         .malloc = malloc, .realloc = realloc, .openat = real_openat, .pread = pread,               \
-        .write = write, .fsync = fsync, .close = close, .renameat = renameat,                      \
-        .unlinkat = unlinkat, .fstat = fstat, .mmap = mmap                                         \
+        .write = write, .pwrite = pwrite, .fsync = fsync, .close = close, .renameat = renameat,    \
+        .unlinkat = unlinkat, .fstat = fstat, .fstatat = fstatat, .fstatvfs = fstatvfs,            \
+        .mkdirat = mkdirat, .fadvise = posix_fadvise, .mmap = mmap                                 \
     }
 
 struct sys_table sys = REAL_CALLS;

@@ -8,6 +8,7 @@
 
 #include <stddef.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/types.h>
 
 struct sys_table {
@@ -16,11 +17,16 @@ struct sys_table {
     int (*openat)(int dir, const char *path, int flags, mode_t mode);
     ssize_t (*pread)(int fd, void *p, size_t n, off_t off);
     ssize_t (*write)(int fd, const void *p, size_t n);
+    ssize_t (*pwrite)(int fd, const void *p, size_t n, off_t off);
     int (*fsync)(int fd);
     int (*close)(int fd);
     int (*renameat)(int olddir, const char *oldpath, int newdir, const char *newpath);
     int (*unlinkat)(int dir, const char *path, int flags);
     int (*fstat)(int fd, struct stat *st);
+    int (*fstatat)(int dir, const char *path, struct stat *st, int flags);
+    int (*fstatvfs)(int fd, struct statvfs *st);
+    int (*mkdirat)(int dir, const char *path, mode_t mode);
+    int (*fadvise)(int fd, off_t off, off_t n, int advice); /* an errno, as posix_fadvise */
     void *(*mmap)(void *addr, size_t n, int prot, int flags, int fd, off_t off);
 };
 

@@ -43,6 +43,7 @@ void cache_free(struct cache *c)
         return;
     }
     assert(!c->leases);
+    cache_disk_close(c, 0);
     tree_done(&c->tree);
     free(c);
 }
@@ -70,6 +71,23 @@ int cache_peek(const struct cache *c, const struct cache_root *root, const int32
     return n_found + k;
 }
 
+static void disk_part(struct disk *d, struct cache_stats *ret)
+{
+    struct disk_stats s;
+    disk_stats(d, &s);
+    ret->has_disk = true;
+    ret->is_disk_paused = s.is_paused;
+    ret->disk_blocks = s.n_blocks;
+    ret->disk_bytes = s.bytes;
+    ret->disk_bytes_max = s.bytes_max;
+    ret->n_disk_read = s.n_read;
+    ret->n_disk_written = s.n_written;
+    ret->n_disk_removed = s.n_removed;
+    ret->n_disk_bad = s.n_bad;
+    ret->n_disk_failed = s.n_failed;
+    ret->disk_bytes_written = s.bytes_written;
+}
+
 void cache_stats(const struct cache *c, struct cache_stats *ret)
 {
     const size_t n_max = kv_pool_n_blocks(c->pool);
@@ -85,6 +103,9 @@ void cache_stats(const struct cache *c, struct cache_stats *ret)
         .n_evicted_blocks = c->n_evicted_blocks,
         .n_adopted_blocks = c->n_adopted_blocks,
     };
+    if (c->disk) {
+        disk_part(c->disk, ret);
+    }
 }
 
 size_t cache_drop(struct cache *c, const struct cache_root *root)
@@ -128,9 +149,10 @@ static int check_lease(const struct cache_lease *l, struct err *e)
         parent = n;
     }
     for (int i = l->n_path; i < s->n_blocks; i++) {
-        if (s->blocks[i]->n_refs != 1) {
+        const int n_refs = s->blocks[i]->n_refs; /* one more while the disk reads into it */
+        if (n_refs != 1 && !(l->reads && n_refs == 2)) {
             return err_set(e, ERR_CORRUPT, "private block %d of a lease has %d references", i,
-                           s->blocks[i]->n_refs);
+                           n_refs);
         }
     }
     return 0;

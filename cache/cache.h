@@ -30,6 +30,7 @@
 
 #include "base/err.h"
 #include "base/hash.h"
+#include "base/thread.h"
 #include "engine/kv.h"
 
 struct cache;
@@ -44,6 +45,36 @@ void cache_root_of(const uint8_t model[HASH_BYTES], const char *owner, struct ca
 /* The pool is borrowed and must outlive the cache. */
 int cache_new(struct kv_pool *pool, struct cache **ret, struct err *e) MUST_USE;
 void cache_free(struct cache *c); /* no leases may be open; NULL is fine */
+
+/*
+ * The disk tier, which is off until it is opened: blocks are written behind, as files below dir/kv,
+ * and found again after a restart. One disk thread makes every call on files; its replies come as
+ * mail of reply_kind to `reply` (the worker's), each to be given to cache_take_mail.
+ */
+struct cache_disk_options {
+    const char *dir;
+    uint64_t bytes_max; /* of the file system's, temporaries included */
+    int percent_max;    /* 0: none; else at most this share of what is free and ours */
+    uint64_t reserve_bytes;  /* stays free */
+    int tail_idle_ms;        /* a partial tail is written when its turn ended so long ago */
+    struct mailbox *reply;   /* borrowed until cache_disk_close */
+    int reply_kind;
+};
+/* ERR_BUSY (another daemon's), ERR_IO, ERR_INVAL, ERR_NOMEM: there is no tier, and all else works.
+ * The directory is read by the disk thread meanwhile. */
+int cache_disk_open(struct cache *c, const struct cache_disk_options *o, struct err *e) MUST_USE;
+/* Writes what waits and the tails, for at most `ms`, and ends the thread. No leases may be open.
+ * Without a tier nothing happens. */
+void cache_disk_close(struct cache *c, int ms);
+/* Takes a mail of reply_kind. */
+void cache_take_mail(struct cache *c, struct mail *m);
+/* Sends what is due to the disk. Call it whenever there may be something: when mail has come, after
+ * a pass, and when cache_due_ms have passed. Cheap when there is nothing. */
+void cache_tend(struct cache *c);
+/* Milliseconds until cache_tend has something to do; -1: only after something else has happened. */
+int cache_due_ms(const struct cache *c);
+/* Whether blocks are held by reads or writes under way: room that comes back with mail. */
+bool cache_is_busy(const struct cache *c);
 
 /* Where a turn's cached positions came from; the sum of ram, disk is n_tokens. shared: of these,
  * how many were first computed for another `who`. */
@@ -70,6 +101,18 @@ struct kv_seq *cache_lease_seq(struct cache_lease *l);
  */
 int cache_find(struct cache_lease *l, const int32_t *ids, int n_max, struct cache_found *ret,
                struct err *e) MUST_USE;
+
+/*
+ * Begins to read what the disk has of ids[seq->n_tokens, n_max) behind the blocks that the lease
+ * has: whole blocks into the lease's reserved ones, then a tail. Call it after cache_find and
+ * cache_reserve; true when something is on its way. Until cache_is_restoring is false again the
+ * lease may only be closed: no passes, find, reserve or publish. Each block that arrives valid
+ * enters the tree, in order, and n_tokens grows; the first that doesn't ends the run there.
+ */
+bool cache_restore(struct cache_lease *l, const int32_t *ids, int n_max);
+bool cache_is_restoring(const struct cache_lease *l);
+/* What has arrived since the last call, as cache_find counts it. */
+struct cache_found cache_take_restored(struct cache_lease *l);
 
 /* How many of ids[0, n) a lease on this root would find now, given room. Changes nothing
  * (admission, tests, status). */
@@ -99,6 +142,11 @@ struct cache_stats {
     size_t bytes_used, bytes_max; /* the pool: tree and running turns */
     uint64_t n_found_tokens, n_missed_tokens; /* asked for in cache_find's first calls */
     uint64_t n_evicted_blocks, n_adopted_blocks;
+    /* The disk tier; all 0 without one. */
+    bool has_disk, is_disk_paused;
+    uint64_t disk_blocks, disk_bytes, disk_bytes_max;
+    uint64_t n_disk_read, n_disk_written, n_disk_removed, n_disk_bad, n_disk_failed; /* files */
+    uint64_t disk_bytes_written;
 };
 void cache_stats(const struct cache *c, struct cache_stats *ret);
 

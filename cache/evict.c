@@ -7,6 +7,8 @@
  * (more on small ones); it only orders victims. */
 #define COST_DOUBLES_AT 4096.0
 #define COST_US_UNKNOWN 1000.0
+/* The first three rows of the heap, as good as the cheapest. */
+#define NEAR_TOP 7
 
 double evict_cost(struct tree *t, int depth, int count, int64_t us_per_token)
 {
@@ -108,12 +110,21 @@ void evict_remove(struct tree *t, struct node *n)
     }
 }
 
+static bool is_unwritten(const struct node *n)
+{
+    return n->disk == NODE_DIRTY || n->disk == NODE_WRITING;
+}
+
 struct node *evict_next(struct tree *t)
 {
     if (!t->n_heap) {
         return NULL;
     }
-    struct node *n = t->heap[0];
+    size_t at = 0;
+    while (at < t->n_heap && at < NEAR_TOP && is_unwritten(t->heap[at])) {
+        at++;
+    }
+    struct node *n = t->heap[at < t->n_heap && at < NEAR_TOP ? at : 0];
     /* A block that became a leaf late may carry a priority from before the last victim: the clock
      * never turns back. */
     if (n->priority > t->clock) {

@@ -24,7 +24,9 @@ double evict_cost(struct tree *t, int depth, int count, int64_t us_per_token);
 void evict_touch(struct tree *t, struct node *n);
 void evict_add(struct tree *t, struct node *n);    /* must not be in the heap */
 void evict_remove(struct tree *t, struct node *n); /* not being in it is fine */
-/* The next victim, or NULL; moves the clock to it. The caller takes it out of the tree. */
+/* The next victim, or NULL: the cheapest, or of the cheapest few one that the disk has, when the
+ * cheapest isn't written yet (losing it costs its computing, and one being written gives no room
+ * now). Moves the clock to it. The caller takes it out of the tree. */
 struct node *evict_next(struct tree *t);
 /* ERR_CORRUPT when the order or the places are wrong. */
 int evict_check(const struct tree *t, struct err *e) MUST_USE;

@@ -9,6 +9,7 @@
 #define HEARTH_CACHE_INSIDE_H
 
 #include "cache/cache.h"
+#include "cache/disk.h"
 #include "cache/tree.h"
 
 struct cache {
@@ -17,7 +18,16 @@ struct cache {
     struct cache_lease *leases; /* open ones, in a ring through next/prev */
     uint64_t n_found_tokens, n_missed_tokens;
     uint64_t n_evicted_blocks, n_adopted_blocks;
+    /* The disk tier (spill.c, restore.c). */
+    struct disk *disk; /* NULL: none */
+    int64_t tail_idle_us;
+    int n_writing, n_reading; /* jobs that the disk has */
+    int64_t rest_until_us;    /* a write has failed */
+    bool is_order_stale;      /* tails were written since the order of use was saved */
 };
+
+struct restore_job;
+
 
 struct cache_lease {
     struct cache *cache;
@@ -29,6 +39,32 @@ struct cache_lease {
     uint64_t who;
     int64_t cost_us_per_token; /* the last one that was told */
     bool has_asked;            /* cache_find's first call is behind it */
+    /* Restoring (restore.c). */
+    struct restore_job *reads; /* under way, in order */
+    bool is_broken;            /* one failed: what comes after it is of no use */
+    struct cache_found restored;
+    /* The tail that the disk had: its file goes when something longer is kept. */
+    uint8_t tail_id[HASH_BYTES];
+    int tail_block, tail_count; /* its place, and 0: none */
 };
+
+/* lease.c, for restore.c */
+struct node *lease_end(const struct cache_lease *l);
+int lease_path_reserve(struct cache_lease *l, int n, struct err *e) MUST_USE;
+bool lease_adopt(struct cache_lease *l, struct node *n);
+struct kv_block *lease_take_block(struct cache *c);
+/* Hangs the sequence's next block, full and private, under the path's end. who: computed it. */
+int lease_publish(struct cache_lease *l, const int32_t *ids, uint64_t who, struct node **ret,
+                  struct err *e) MUST_USE;
+
+/* spill.c */
+/* A whole block or tail is new in the tree. Nothing without a tier. */
+void spill_add(struct cache *c, struct node *n);
+void spill_written(struct cache *c, struct disk_job *job);
+/* restore.c */
+void restore_arrived(struct cache *c, struct disk_job *job);
+/* The lease closes: nothing that is still being read concerns it. */
+void restore_forget(struct cache_lease *l);
+
 
 #endif

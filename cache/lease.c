@@ -47,13 +47,13 @@ struct kv_seq *cache_lease_seq(struct cache_lease *l)
     return &l->seq;
 }
 
-static struct node *path_end(const struct cache_lease *l)
+struct node *lease_end(const struct cache_lease *l)
 {
     return l->n_path ? l->path[l->n_path - 1] : l->root;
 }
 
 /* Room for the path to become n blocks long. */
-static int path_reserve(struct cache_lease *l, int n, struct err *e)
+int lease_path_reserve(struct cache_lease *l, int n, struct err *e)
 {
     if (n <= l->cap_path) {
         return 0;
@@ -73,12 +73,12 @@ static int path_reserve(struct cache_lease *l, int n, struct err *e)
  * that stands there (bit-equal as far as it is filled, by the cache's promise), or behind the last.
  * false: no memory for the sequence's table; nothing changed.
  */
-static bool path_adopt(struct cache_lease *l, struct node *n)
+bool lease_adopt(struct cache_lease *l, struct node *n)
 {
     struct kv_seq *s = &l->seq;
     struct err ignored;
 
-    assert(n->parent == path_end(l) && l->n_path < l->cap_path);
+    assert(n->parent == lease_end(l) && l->n_path < l->cap_path);
     tree_pin(&l->cache->tree, n); /* its reference is the sequence's */
     if (l->n_path < s->n_blocks) {
         kv_unref(s->blocks[l->n_path]);
@@ -92,7 +92,7 @@ static bool path_adopt(struct cache_lease *l, struct node *n)
 }
 
 /* A block for the sequence's own use, evicting for it; NULL when all are held by leases. */
-static struct kv_block *take_block(struct cache *c)
+struct kv_block *lease_take_block(struct cache *c)
 {
     struct kv_block *b = kv_take(c->pool);
     while (!b && tree_evict(&c->tree)) {
@@ -112,12 +112,12 @@ static struct kv_block *take_copy(struct cache *c, struct node *src, int n)
     struct tree *t = &c->tree;
 
     tree_pin(t, src); /* not evicted for its own copy */
-    struct kv_block *b = take_block(c);
+    struct kv_block *b = lease_take_block(c);
     if (b) {
         kv_block_copy(b, src->block, n);
     }
     tree_unpin(t, src);
-    if (!b && !src->n_leases && !src->n_children) {
+    if (!b && !src->n_leases && !src->n_children && src->disk != NODE_WRITING) {
         b = tree_take(t, src);
         kv_block_zero_from(b, n);
         c->n_evicted_blocks++;
@@ -133,8 +133,8 @@ static int find_blocks(struct cache_lease *l, const int32_t *ids, int n_max)
     int n_shared = 0;
 
     while (n_max - l->n_path * KV_BLOCK >= KV_BLOCK) {
-        struct node *n = tree_find_block(&c->tree, path_end(l), ids + (size_t)l->n_path * KV_BLOCK);
-        if (!n || !path_adopt(l, n)) {
+        struct node *n = tree_find_block(&c->tree, lease_end(l), ids + (size_t)l->n_path * KV_BLOCK);
+        if (!n || !lease_adopt(l, n)) {
             break;
         }
         n->n_hits++;
@@ -161,7 +161,7 @@ static int find_partial(struct cache_lease *l, const int32_t *ids, int n_max)
     if (have >= limit) { /* also when full private blocks wait to be published */
         return 0;
     }
-    struct node *src = tree_find_prefix(path_end(l), ids + base, limit, &k);
+    struct node *src = tree_find_prefix(lease_end(l), ids + base, limit, &k);
     if (k <= have) {
         return 0;
     }
@@ -192,8 +192,8 @@ int cache_find(struct cache_lease *l, const int32_t *ids, int n_max, struct cach
     struct cache *c = l->cache;
     const int n_before = l->seq.n_tokens;
 
-    assert(thread_is(THREAD_WORKER));
-    const int rc = path_reserve(l, n_max / KV_BLOCK, e);
+    assert(thread_is(THREAD_WORKER) && !l->reads);
+    const int rc = lease_path_reserve(l, n_max / KV_BLOCK, e);
     if (rc) {
         return rc;
     }
@@ -222,15 +222,17 @@ int cache_reserve(struct cache_lease *l, int n_more, struct err *e)
         return err_set(e, ERR_LIMIT, "%d positions more after %d", n_more, s->n_tokens);
     }
     const int n_had = s->n_blocks, n_need = (s->n_tokens + n_more + KV_BLOCK - 1) / KV_BLOCK;
-    const size_t n_free = kv_pool_n_free(c->pool);
-    if (n_need > n_had && (size_t)(n_need - n_had) > n_free + c->tree.n_idle) {
+    const size_t n_free = kv_pool_n_free(c->pool), n_writing = (size_t)c->n_writing;
+    /* Evicting a block that is being written gives no room now. */
+    const size_t n_idle = c->tree.n_idle > n_writing ? c->tree.n_idle - n_writing : 0;
+    if (n_need > n_had && (size_t)(n_need - n_had) > n_free + n_idle) {
         return err_set(
             e, ERR_NOMEM,
             "%d KV blocks for %d positions more: %zu are free, %zu can be evicted, of %zu in all",
-            n_need - n_had, n_more, n_free, c->tree.n_idle, kv_pool_n_blocks(c->pool));
+            n_need - n_had, n_more, n_free, n_idle, kv_pool_n_blocks(c->pool));
     }
     while (s->n_blocks < n_need) {
-        struct kv_block *b = take_block(c);
+        struct kv_block *b = lease_take_block(c);
         assert(b); /* counted above */
         const int rc = kv_seq_push(s, b, e);
         if (!rc) {
@@ -245,8 +247,17 @@ int cache_reserve(struct cache_lease *l, int n_more, struct err *e)
     return 0;
 }
 
-/* Hangs the sequence's next block, full and private, under the path's end. */
-static int publish_block(struct cache_lease *l, const int32_t *ids, struct err *e)
+/* The tail that the disk had is inside what is kept now. */
+static void drop_old_tail(struct cache_lease *l, int n_block, int count)
+{
+    if (l->tail_count > 0 && l->tail_block == n_block && count > l->tail_count) {
+        disk_remove(l->cache->disk, l->tail_id);
+        l->tail_count = 0;
+    }
+}
+
+int lease_publish(struct cache_lease *l, const int32_t *ids, uint64_t who, struct node **ret,
+                  struct err *e)
 {
     struct tree *t = &l->cache->tree;
     struct kv_seq *s = &l->seq;
@@ -255,19 +266,31 @@ static int publish_block(struct cache_lease *l, const int32_t *ids, struct err *
         .ids = ids,
         .count = KV_BLOCK,
         .block = s->blocks[l->n_path],
-        .who = l->who,
+        .who = who,
         .cost_us_per_token = l->cost_us_per_token,
     };
 
     assert(w.block->n_refs == 1); /* private until now */
-    const int rc = tree_add(t, path_end(l), &w, &n, e);
+    const int rc = tree_add(t, lease_end(l), &w, &n, e);
     if (rc) {
         return rc;
     }
     kv_unref(w.block); /* the sequence's own reference becomes the lease's */
     tree_pin(t, n);
     l->path[l->n_path++] = n;
+    *ret = n;
     return 0;
+}
+
+static int publish_block(struct cache_lease *l, const int32_t *ids, struct err *e)
+{
+    struct node *n = NULL;
+    const int rc = lease_publish(l, ids, l->who, &n, e);
+    if (!rc) {
+        spill_add(l->cache, n);
+        drop_old_tail(l, l->n_path - 1, KV_BLOCK);
+    }
+    return rc;
 }
 
 int cache_publish(struct cache_lease *l, const int32_t *ids, int64_t cost_us_per_token,
@@ -280,15 +303,15 @@ int cache_publish(struct cache_lease *l, const int32_t *ids, int64_t cost_us_per
     if (cost_us_per_token > 0) {
         l->cost_us_per_token = cost_us_per_token;
     }
-    int rc = path_reserve(l, n_full, e);
+    int rc = lease_path_reserve(l, n_full, e);
     while (!rc && l->n_path < n_full) {
         const int32_t *at = ids + (size_t)l->n_path * KV_BLOCK;
-        struct node *twin = tree_find_block(&c->tree, path_end(l), at);
+        struct node *twin = tree_find_block(&c->tree, lease_end(l), at);
         if (!twin) {
             rc = publish_block(l, at, e);
             continue;
         }
-        const bool is_adopted = path_adopt(l, twin);
+        const bool is_adopted = lease_adopt(l, twin);
         assert(is_adopted); /* needs no memory: a private block stands in its place */
         c->n_adopted_blocks += is_adopted;
     }
@@ -315,7 +338,10 @@ static void publish_tail(struct cache_lease *l, const int32_t *ids)
         .who = l->who,
         .cost_us_per_token = l->cost_us_per_token,
     };
-    (void)!tree_add(&l->cache->tree, path_end(l), &w, &n, &ignored);
+    if (!tree_add(&l->cache->tree, lease_end(l), &w, &n, &ignored) && n) {
+        spill_add(l->cache, n);
+        drop_old_tail(l, l->n_path, count);
+    }
 }
 
 void cache_lease_abandon(struct cache_lease *l)
@@ -338,6 +364,9 @@ static void path_release(struct cache_lease *l)
         struct node *n = l->path[--l->n_path];
         evict_touch(t, n);
         tree_unpin(t, n);
+        if (n->disk == NODE_ON_DISK && l->cache->disk) {
+            disk_touch(l->cache->disk, n->id);
+        }
     }
     tree_unpin(t, l->root);
     tree_prune_root(t, l->root);
@@ -354,6 +383,7 @@ void cache_lease_close(struct cache_lease *l, const int32_t *ids, bool keep_tail
     }
     assert(thread_is(THREAD_WORKER));
     c = l->cache;
+    restore_forget(l);
     if (ids && !cache_publish(l, ids, 0, &ignored) && keep_tail) {
         publish_tail(l, ids);
     }

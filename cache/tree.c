@@ -287,6 +287,21 @@ void tree_prune_root(struct tree *t, struct node *root)
     }
 }
 
+void tree_list(struct node *n, struct node_list *list)
+{
+    if (n->list) {
+        *(n->before ? &n->before->behind : &n->list->first) = n->behind;
+        *(n->behind ? &n->behind->before : &n->list->last) = n->before;
+    }
+    n->list = list;
+    n->behind = NULL;
+    n->before = list ? list->last : NULL;
+    if (list) {
+        *(list->last ? &list->last->behind : &list->first) = n;
+        list->last = n;
+    }
+}
+
 static bool is_block_or_tail(const struct node *n)
 {
     return n->parent != NULL;
@@ -334,6 +349,9 @@ int tree_add(struct tree *t, struct node *parent, const struct node_new *w, stru
     evict_touch(t, n);
     evict_add(t, n);
     if (near && k == near->count) {
+        if (t->on_replaced) {
+            t->on_replaced(t->ctx, near);
+        }
         tree_remove(t, near); /* a tail that the new node begins with */
     }
     *ret = n;
@@ -347,6 +365,7 @@ struct kv_block *tree_take(struct tree *t, struct node *n)
 
     assert(is_block_or_tail(n) && !n->n_children && !n->n_leases);
     evict_remove(t, n);
+    tree_list(n, NULL);
     children_remove(parent, n);
     count_in(t, n, -1);
     node_free(t, n);
@@ -500,9 +519,14 @@ static int check_node(const struct tree *t, const struct node *n, struct err *e)
                        "the id of a node at depth %d isn't that of its path, or is there twice",
                        n->depth);
     }
-    if (!n->block || n->block->n_refs != 1 + n->n_leases) {
+    const int n_writes = n->disk == NODE_WRITING;
+    if (!n->block || n->block->n_refs != 1 + n->n_leases + n_writes) {
         return err_set(e, ERR_CORRUPT, "a block at depth %d has %d references, and %d leases",
                        n->depth, n->block ? n->block->n_refs : 0, n->n_leases);
+    }
+    if (!n->list != (n->disk != NODE_DIRTY && n->disk != NODE_RESTING)) {
+        return err_set(e, ERR_CORRUPT, "a block at depth %d waits for the disk in no list or wrongly",
+                       n->depth);
     }
     if (n->n_leases > p->n_leases && p->parent) {
         return err_set(e, ERR_CORRUPT, "a block at depth %d has more leases than the one before it",

@@ -12,7 +12,7 @@
  *   2. No child's ids are a prefix of a sibling's: a tail goes when something longer that starts
  * with it comes, and isn't taken when something longer is there. So at most one sibling can be in
  * the way of a new node, and it is a neighbour.
- *   3. block->n_refs == 1 (the tree) + n_leases. A lease holds every node of its path, so an idle
+ *   3. block->n_refs == 1 (the tree) + n_leases + 1 while it is written to disk. A lease holds every node of its path, so an idle
  * node's descendants are idle.
  *   4. The heap holds exactly the nodes without children and leases; its array always has room for
  * all nodes, so becoming a leaf can't fail.
@@ -30,6 +30,19 @@
 #include "engine/kv.h"
 
 #define NODE_NOT_IN_HEAP SIZE_MAX
+
+/*
+ * Where else a node is, when there is a disk tier (cache/spill.c):
+ *
+ *     ONLY_RAM ─► RESTING (a tail, until its conversation has rested) ─► DIRTY ─► WRITING ─► ON_DISK
+ *                                     a whole block begins here: DIRTY ◄── failed ┘
+ */
+enum node_disk { NODE_ONLY_RAM, NODE_RESTING, NODE_DIRTY, NODE_WRITING, NODE_ON_DISK };
+
+/* Nodes in a row, through `before` and `behind`; a node is in one at most. */
+struct node_list {
+    struct node *first, *last;
+};
 
 struct node {
     uint8_t id[HASH_BYTES];
@@ -50,6 +63,10 @@ struct node {
     double priority;
     uint64_t n_hits, used_at;
     size_t heap_at; /* NODE_NOT_IN_HEAP */
+    enum node_disk disk;
+    struct node_list *list; /* that it is in, or NULL */
+    struct node *before, *behind;
+    int64_t due_us; /* RESTING: when it becomes dirty */
 };
 
 struct tree {
@@ -62,6 +79,10 @@ struct tree {
     double clock;        /* the priority of the last victim */
     uint64_t n_uses;     /* numbers the uses */
     double us_per_token; /* the last measured cost, for nodes whose cost isn't known */
+    struct node_list resting, dirty; /* waiting for the disk; both in order of time */
+    /* A tail goes because something longer came that starts with it. May be NULL. */
+    void (*on_replaced)(void *ctx, const struct node *tail);
+    void *ctx;
 };
 
 int tree_init(struct tree *t, struct err *e) MUST_USE;
@@ -114,6 +135,9 @@ struct kv_block *tree_take(struct tree *t, struct node *n);
 void tree_pin(struct tree *t, struct node *n);
 /* Gives back what tree_pin took. The caller prunes roots. */
 void tree_unpin(struct tree *t, struct node *n);
+
+/* Puts the node at a list's end, out of the one it is in; NULL: in none. */
+void tree_list(struct node *n, struct node_list *list);
 
 /* Evicts the cheapest leaf. false when every block is held by a lease. */
 bool tree_evict(struct tree *t);

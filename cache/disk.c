@@ -1,0 +1,650 @@
+/* The disk tier's thread and policy. See disk.h; names and files are disk_file.c's, the table is
+ * disk_index.c's. */
+#include "cache/disk.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/paths.h"
+#include "base/sys.h"
+#include "cache/disk_file.h"
+#include "cache/disk_order.h"
+
+#define ALLOCATION_UNIT 4096u /* what a file may take beyond its bytes */
+
+/* A FIFO of jobs. */
+struct jobs {
+    struct mail *head, **tail;
+};
+
+struct disk {
+    pthread_mutex_t lock; /* over index, n and state; never over a system call */
+    pthread_cond_t known;
+    struct disk_index index;
+    struct disk_stats n;
+    enum { SCANNING, KNOWN, UNKNOWN } state;
+
+    struct cache_disk_options o; /* its strings aren't kept */
+    struct mailbox box;
+    pthread_t thread;
+    int dir, lock_fd;
+    _Atomic int64_t paused_until_us;
+
+    /* The disk thread's. */
+    struct jobs reads, writes; /* removals are among the writes: in the order they were asked for */
+    bool is_stopping;
+    int64_t stop_at_us; /* set before the stop is sent */
+    struct disk_job stop;
+    bool is_order_wanted;
+
+    struct jobs unclaimed; /* the disk thread's, then disk_close's */
+};
+
+static void jobs_init(struct jobs *q)
+{
+    q->head = NULL;
+    q->tail = &q->head;
+}
+
+static void jobs_push(struct jobs *q, struct disk_job *j)
+{
+    j->mail.next = NULL;
+    *q->tail = &j->mail;
+    q->tail = &j->mail.next;
+}
+
+static struct disk_job *jobs_take(struct jobs *q)
+{
+    struct mail *m = q->head;
+    q->head = m->next;
+    if (!q->head) {
+        q->tail = &q->head;
+    }
+    m->next = NULL;
+    return (struct disk_job *)(void *)m;
+}
+
+static void answer(struct disk *d, struct disk_job *j, int rc)
+{
+    j->rc = rc;
+    j->mail.kind = d->o.reply_kind;
+    if (!mailbox_push(d->o.reply, &j->mail)) {
+        jobs_push(&d->unclaimed, j);
+    }
+}
+
+static void root_name(const uint8_t root[HASH_BYTES], char ret[DISK_ROOT_CHARS + 1])
+{
+    hex_write(root, DISK_ROOT_CHARS / 2, ret);
+}
+
+/* ---- removing ---- */
+
+/* The file of an entry that is still in the index goes, and then the entry; what can't be removed
+ * is never used again. Disk thread. */
+static int remove_entry(struct disk *d, const uint8_t id[HASH_BYTES], struct err *e)
+{
+    char root[DISK_ROOT_CHARS + 1] = "";
+    pthread_mutex_lock(&d->lock);
+    struct disk_entry *n = index_find(&d->index, id);
+    if (n) {
+        memcpy(root, n->root, sizeof root);
+    }
+    pthread_mutex_unlock(&d->lock);
+    if (!n) {
+        return 0;
+    }
+    const struct disk_place place = {.dir = d->dir, .root = root, .id = id};
+    const int rc = disk_file_remove(&place, e);
+    pthread_mutex_lock(&d->lock);
+    n = index_find(&d->index, id);
+    if (rc) {
+        index_mark_bad(&d->index, n);
+    } else {
+        index_remove(&d->index, n);
+        d->n.n_removed++;
+    }
+    pthread_mutex_unlock(&d->lock);
+    return rc;
+}
+
+/* What rested longest goes. false: nothing is left that could. */
+static bool evict(struct disk *d)
+{
+    static struct log_limit limit = {.burst = 3};
+    uint8_t id[HASH_BYTES];
+    struct err e;
+    pthread_mutex_lock(&d->lock);
+    const struct disk_entry *n = d->index.oldest;
+    if (n) {
+        memcpy(id, n->id, sizeof id);
+    }
+    pthread_mutex_unlock(&d->lock);
+    if (!n) {
+        return false;
+    }
+    if (remove_entry(d, id, &e) && log_allowed(&limit)) {
+        log_warn("the disk cache: %s", e.text);
+    }
+    return true;
+}
+
+static uint64_t bytes_used(struct disk *d)
+{
+    pthread_mutex_lock(&d->lock);
+    const uint64_t bytes = d->index.bytes;
+    pthread_mutex_unlock(&d->lock);
+    return bytes;
+}
+
+static int free_bytes(const struct disk *d, uint64_t *ret, struct err *e)
+{
+    struct statvfs st;
+    int rc;
+    do {
+        rc = sys.fstatvfs(d->dir, &st);
+    } while (rc < 0 && errno == EINTR);
+    if (rc < 0) {
+        return err_sys(e, errno, "asking for its free space");
+    }
+    *ret = (uint64_t)st.f_bavail * st.f_frsize;
+    return 0;
+}
+
+/* Room for one more file, in the budget and beside the reserve. */
+static int make_room(struct disk *d, uint64_t n_bytes, struct err *e)
+{
+    uint64_t n_free = 0;
+    while (bytes_used(d) + n_bytes > d->n.bytes_max) {
+        if (!evict(d)) {
+            return err_set(e, ERR_LIMIT, "a block of %llu bytes doesn't fit into the %llu of --disk",
+                           (unsigned long long)n_bytes, (unsigned long long)d->n.bytes_max);
+        }
+    }
+    int rc = free_bytes(d, &n_free, e);
+    while (!rc && n_free < d->o.reserve_bytes + n_bytes) {
+        if (!evict(d)) {
+            return err_set(e, ERR_LIMIT, "%llu bytes are free, --disk-reserve keeps %llu",
+                           (unsigned long long)n_free, (unsigned long long)d->o.reserve_bytes);
+        }
+        rc = free_bytes(d, &n_free, e);
+    }
+    return rc;
+}
+
+/* ---- jobs ---- */
+
+static void tell_bad(const struct disk_place *p, const struct err *e)
+{
+    static struct log_limit limit = {.burst = 20};
+    char name[DISK_NAME_BYTES];
+    disk_file_name(p, ".kv", name);
+    if (log_allowed(&limit)) {
+        log_warn("the disk cache: %s is not used: %s", name, e->text);
+    }
+}
+
+/* A miss: whatever is wrong with a file, it goes. */
+static void give_up(struct disk *d, const struct disk_place *p, const struct err *why)
+{
+    struct err e;
+    static struct log_limit limit = {.burst = 3};
+    pthread_mutex_lock(&d->lock);
+    const bool is_known = index_find(&d->index, p->id) != NULL;
+    d->n.n_bad += is_known;
+    pthread_mutex_unlock(&d->lock);
+    if (!is_known) {
+        return; /* removed since it was asked for */
+    }
+    tell_bad(p, why);
+    if (remove_entry(d, p->id, &e) && log_allowed(&limit)) {
+        log_warn("the disk cache: %s; it isn't used any more in this run", e.text);
+    }
+}
+
+static void open_ahead(struct disk *d)
+{
+    int n = 0;
+    for (struct mail *m = d->reads.head; m && n < DISK_AHEAD; m = m->next, n++) {
+        struct disk_job *j = (struct disk_job *)(void *)m;
+        char root[DISK_ROOT_CHARS + 1];
+        struct err e = {0};
+        if (j->is_open || atomic_load(&j->is_canceled)) {
+            continue;
+        }
+        root_name(j->root, root);
+        const struct disk_place place = {.dir = d->dir, .root = root, .id = j->id};
+        j->fd = -1;
+        j->is_open = true;
+        j->rc = disk_file_open(&place, j->block_bytes, &j->fd, &e);
+        if (j->rc == ERR_NOTFOUND || j->rc == ERR_CORRUPT) {
+            give_up(d, &place, &e);
+        }
+    }
+}
+
+static void do_read(struct disk *d)
+{
+    struct err e = {0};
+    char root[DISK_ROOT_CHARS + 1];
+    open_ahead(d);
+    struct disk_job *j = jobs_take(&d->reads);
+    const struct record_name name = {.root = j->root, .id = j->id, .block_bytes = j->block_bytes};
+    if (!j->is_open || atomic_load(&j->is_canceled) || d->is_stopping) {
+        if (j->is_open && j->fd >= 0) {
+            sys.close(j->fd);
+        }
+        answer(d, j, ERR_CANCELED);
+        return;
+    }
+    int rc = j->rc;
+    if (!rc) {
+        rc = disk_file_read(j->fd, &name, j->data, &j->record, &e);
+        sys.close(j->fd);
+    }
+    root_name(j->root, root);
+    if (!j->rc && rc == ERR_CORRUPT) {
+        const struct disk_place place = {.dir = d->dir, .root = root, .id = j->id};
+        give_up(d, &place, &e);
+    }
+    if (!rc) {
+        pthread_mutex_lock(&d->lock);
+        d->n.n_read++;
+        d->n.bytes_read += record_bytes(j->block_bytes);
+        pthread_mutex_unlock(&d->lock);
+    }
+    answer(d, j, rc);
+}
+
+static void pause_writing(struct disk *d, const struct err *e)
+{
+    atomic_store(&d->paused_until_us, clock_us() + (int64_t)DISK_PAUSE_MS * 1000);
+    pthread_mutex_lock(&d->lock);
+    d->n.n_failed++;
+    pthread_mutex_unlock(&d->lock);
+    log_warn("the disk cache can't be written, and rests for %d s: %s", DISK_PAUSE_MS / 1000,
+             e->text);
+}
+
+/* Into the index; `rc` is how the write went. */
+static int enter(struct disk *d, const struct disk_job *j, const char *root, uint64_t bytes, int rc)
+{
+    struct disk_entry *n = NULL;
+    struct err e;
+    const int rc2 = rc && rc != ERR_CORRUPT ? rc : index_add(&d->index, j->id, root, &n, &e);
+    if (rc2) {
+        return rc2; /* without memory for it, the next start finds the file */
+    }
+    if (rc) {
+        index_mark_bad(&d->index, n);
+        return ERR_UNSUPPORTED;
+    }
+    index_set_bytes(&d->index, n, bytes);
+    d->n.n_written++;
+    d->n.bytes_written += bytes;
+    return 0;
+}
+
+static int write_block(struct disk *d, const struct disk_job *j)
+{
+    char root[DISK_ROOT_CHARS + 1];
+    struct err e;
+    uint64_t bytes = 0;
+    const uint64_t need = record_bytes(j->block_bytes) + ALLOCATION_UNIT;
+    pthread_mutex_lock(&d->lock);
+    const struct disk_entry *there = index_find(&d->index, j->id);
+    const int known = !there ? ERR_NOTFOUND : there->is_bad ? ERR_UNSUPPORTED : 0;
+    pthread_mutex_unlock(&d->lock);
+    if (known != ERR_NOTFOUND) {
+        return known; /* never written again: the same id is the same block */
+    }
+    if (disk_is_paused(d) || d->state != KNOWN) {
+        return ERR_BUSY;
+    }
+    root_name(j->root, root);
+    const struct disk_place place = {.dir = d->dir, .root = root, .id = j->id};
+    int rc = make_room(d, need, &e);
+    if (!rc) {
+        rc = disk_file_write(&place, &j->record, j->data, j->block_bytes, &bytes, &e);
+    }
+    if (rc == ERR_CORRUPT) {
+        tell_bad(&place, &e);
+    } else if (rc) {
+        pause_writing(d, &e);
+    }
+    pthread_mutex_lock(&d->lock);
+    rc = enter(d, j, root, bytes, rc);
+    pthread_mutex_unlock(&d->lock);
+    return rc;
+}
+
+static void do_removal(struct disk *d, struct disk_job *j)
+{
+    static struct log_limit limit = {.burst = 3};
+    struct err e;
+    if (remove_entry(d, j->id, &e) && log_allowed(&limit)) {
+        log_warn("the disk cache: %s", e.text);
+    }
+    free(j);
+}
+
+static void do_write(struct disk *d)
+{
+    struct disk_job *j = jobs_take(&d->writes);
+    const bool is_late = d->is_stopping && clock_us() > d->stop_at_us;
+    if (j->op == DISK_REMOVE) {
+        do_removal(d, j);
+    } else {
+        answer(d, j, is_late ? ERR_CANCELED : write_block(d, j));
+    }
+}
+
+static void save_order(struct disk *d)
+{
+    struct err e;
+    struct buf text;
+    d->is_order_wanted = false;
+    buf_init(&text, DISK_ORDER_BYTES);
+    pthread_mutex_lock(&d->lock);
+    order_write(&d->index, &text);
+    pthread_mutex_unlock(&d->lock);
+    if (buf_error(&text) || disk_is_paused(d)) {
+        buf_done(&text);
+        return; /* only an order */
+    }
+    if (disk_file_put(d->dir, "order", text.data, text.len, &e)) {
+        log_debug("the disk cache's order of use isn't saved: %s", e.text);
+    }
+    buf_done(&text);
+}
+
+/* ---- the thread ---- */
+
+static void sort_mail(struct disk *d, struct mail *m)
+{
+    while (m) {
+        struct disk_job *j = (struct disk_job *)(void *)m;
+        m = m->next;
+        switch (j->op) {
+        case DISK_READ:
+            jobs_push(&d->reads, j);
+            break;
+        case DISK_WRITE:
+        case DISK_REMOVE:
+            jobs_push(&d->writes, j);
+            break;
+        case DISK_ORDER:
+            d->is_order_wanted = true;
+            free(j);
+            break;
+        case DISK_STOP:
+            d->is_stopping = true; /* the job is a part of d */
+        }
+    }
+}
+
+static bool step(struct disk *d)
+{
+    if (d->reads.head) {
+        do_read(d);
+    } else if (d->writes.head) {
+        do_write(d);
+    } else if (d->is_order_wanted) {
+        save_order(d);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* The budget, when it is a share of what is free, counts what the tier has as free: it must not
+ * shrink by being used. */
+static int set_budget(struct disk *d, const struct disk_index *x, struct err *e)
+{
+    uint64_t max = d->o.bytes_max, n_free = 0;
+    if (d->o.percent_max > 0) {
+        const int rc = free_bytes(d, &n_free, e);
+        if (rc) {
+            return rc;
+        }
+        const uint64_t share = (n_free + x->bytes) / 100 * (uint64_t)d->o.percent_max;
+        max = share < max ? share : max;
+    }
+    d->n.bytes_max = max;
+    return 0;
+}
+
+static int learn(struct disk *d, struct err *e)
+{
+    const int64_t t0 = clock_us();
+    struct buf saved;
+    char *path = NULL;
+    int rc = disk_file_scan(d->dir, &d->index, e);
+    if (rc) {
+        return rc;
+    }
+    buf_init(&saved, DISK_ORDER_BYTES);
+    path = path_join(d->o.dir, "kv/order");
+    if (path && file_read(path, &saved, NULL) == 0) {
+        order_read(&d->index, saved.data, saved.len);
+    }
+    free(path);
+    buf_done(&saved);
+    index_sort(&d->index);
+    rc = set_budget(d, &d->index, e);
+    if (rc) {
+        return rc;
+    }
+    const size_t n_found = d->index.n_entries;
+    const int64_t t1 = clock_us();
+    while (d->index.bytes > d->n.bytes_max && evict(d)) {
+    }
+    log_info("disk cache: %zu blocks known after %.1f ms, %.0f of %.0f MiB used", n_found,
+             (double)(t1 - t0) / 1e3, (double)d->index.bytes / (1 << 20),
+             (double)d->n.bytes_max / (1 << 20));
+    return 0;
+}
+
+static void *run(void *arg)
+{
+    struct disk *d = arg;
+    struct err e;
+    const int rc = learn(d, &e);
+    pthread_mutex_lock(&d->lock);
+    d->state = rc ? UNKNOWN : KNOWN;
+    pthread_cond_broadcast(&d->known);
+    pthread_mutex_unlock(&d->lock);
+    if (rc) {
+        log_warn("no disk cache in this run: %s", e.text);
+    }
+    for (;;) {
+        sort_mail(d, mailbox_take(&d->box));
+        if (step(d)) {
+            continue;
+        }
+        if (d->is_stopping) {
+            break;
+        }
+        mailbox_wait(&d->box, -1);
+    }
+    if (!rc) {
+        save_order(d);
+    }
+    return NULL;
+}
+
+/* ---- open and close ---- */
+
+static int open_dir(const struct cache_disk_options *o, struct disk *d, struct err *e)
+{
+    static const char tag[] =
+        "Signature: 8a477f597d28d172789f06886806bc55\n"
+        "# What hearthd has read, as KV blocks. All of it can be computed again.\n";
+    char *path = path_join(o->dir, "kv"), *lock = path_join(o->dir, "kv/lock");
+    struct err ignored;
+    int rc = path && lock ? dir_make_private(path, e) : err_set(e, ERR_NOMEM, "out of memory");
+    if (!rc) {
+        d->dir = sys.openat(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+        rc = d->dir < 0 ? err_sys(e, errno, "%s", path) : lock_take(lock, &d->lock_fd, e);
+    }
+    if (!rc && faccessat(d->dir, "CACHEDIR.TAG", F_OK, 0) < 0) {
+        (void)!disk_file_put(d->dir, "CACHEDIR.TAG", tag, sizeof tag - 1, &ignored);
+    }
+    free(path);
+    free(lock);
+    return rc;
+}
+
+static void disk_free(struct disk *d)
+{
+    lock_release(d->lock_fd);
+    if (d->dir >= 0) {
+        sys.close(d->dir);
+    }
+    index_done(&d->index);
+    free((char *)(uintptr_t)d->o.dir);
+    pthread_cond_destroy(&d->known);
+    pthread_mutex_destroy(&d->lock);
+    free(d);
+}
+
+int disk_open(const struct cache_disk_options *o, struct disk **ret, struct err *e)
+{
+    struct disk *d = sys.malloc(sizeof *d);
+    if (!d) {
+        return err_set(e, ERR_NOMEM, "out of memory for the disk cache");
+    }
+    *d = (struct disk){.o = *o, .dir = -1, .lock_fd = -1, .state = SCANNING};
+    pthread_mutex_init(&d->lock, NULL);
+    pthread_cond_init(&d->known, NULL);
+    jobs_init(&d->reads);
+    jobs_init(&d->writes);
+    jobs_init(&d->unclaimed);
+    d->o.dir = strdup(o->dir);
+    int rc = d->o.dir ? index_init(&d->index, e) : err_set(e, ERR_NOMEM, "out of memory");
+    if (!rc) {
+        rc = open_dir(o, d, e);
+    }
+    if (!rc) {
+        rc = mailbox_init(&d->box, e);
+    }
+    if (!rc) {
+        rc = thread_start(&d->thread, THREAD_DISK, run, d, e);
+        if (rc) {
+            mailbox_done(&d->box);
+        }
+    }
+    if (rc) {
+        disk_free(d);
+        return rc;
+    }
+    *ret = d;
+    return 0;
+}
+
+bool disk_wait(struct disk *d)
+{
+    pthread_mutex_lock(&d->lock);
+    while (d->state == SCANNING) {
+        pthread_cond_wait(&d->known, &d->lock);
+    }
+    const bool is_known = d->state == KNOWN;
+    pthread_mutex_unlock(&d->lock);
+    return is_known;
+}
+
+/* A job of the tier's own. NULL: no memory. */
+static struct disk_job *job_new(enum disk_op op)
+{
+    struct disk_job *j = sys.malloc(sizeof *j);
+    if (j) {
+        *j = (struct disk_job){.op = op};
+    }
+    return j;
+}
+
+void disk_close(struct disk *d, int ms, struct mail **ret_jobs)
+{
+    *ret_jobs = NULL;
+    if (!d) {
+        return;
+    }
+    d->stop_at_us = clock_us() + (int64_t)ms * 1000;
+    d->stop.op = DISK_STOP;
+    disk_push(d, &d->stop);
+    pthread_join(d->thread, NULL);
+    mailbox_done(&d->box);
+    *ret_jobs = d->unclaimed.head;
+    disk_free(d);
+}
+
+/* ---- the worker's side ---- */
+
+bool disk_has(struct disk *d, const uint8_t id[HASH_BYTES])
+{
+    pthread_mutex_lock(&d->lock);
+    const struct disk_entry *n = d->state == KNOWN ? index_find(&d->index, id) : NULL;
+    const bool has = n && !n->is_bad;
+    pthread_mutex_unlock(&d->lock);
+    return has;
+}
+
+void disk_touch(struct disk *d, const uint8_t id[HASH_BYTES])
+{
+    pthread_mutex_lock(&d->lock);
+    struct disk_entry *n = d->state == KNOWN ? index_find(&d->index, id) : NULL;
+    if (n) {
+        index_touch(&d->index, n);
+    }
+    pthread_mutex_unlock(&d->lock);
+}
+
+bool disk_is_paused(const struct disk *d)
+{
+    return clock_us() < atomic_load(&d->paused_until_us);
+}
+
+void disk_push(struct disk *d, struct disk_job *job)
+{
+    const bool is_open = mailbox_push(&d->box, &job->mail);
+    assert(is_open); /* it is never closed */
+    (void)is_open;
+}
+
+void disk_remove(struct disk *d, const uint8_t id[HASH_BYTES])
+{
+    struct disk_job *j = job_new(DISK_REMOVE);
+    if (!j) {
+        return; /* it ages out */
+    }
+    memcpy(j->id, id, HASH_BYTES);
+    disk_push(d, j);
+}
+
+void disk_save_order(struct disk *d)
+{
+    struct disk_job *j = job_new(DISK_ORDER);
+    if (j) {
+        disk_push(d, j);
+    }
+}
+
+void disk_stats(struct disk *d, struct disk_stats *ret)
+{
+    *ret = (struct disk_stats){0};
+    pthread_mutex_lock(&d->lock);
+    if (d->state == KNOWN) {
+        *ret = d->n;
+        ret->n_blocks = d->index.n_entries - d->index.n_bad;
+        ret->bytes = d->index.bytes;
+    }
+    pthread_mutex_unlock(&d->lock);
+    ret->is_paused = disk_is_paused(d);
+}

@@ -1,0 +1,89 @@
+/*
+ * The disk tier: blocks as files, behind one thread and a byte budget. It knows names and bytes; no
+ * tree, no tokens.
+ *
+ *     cache (worker) ──job──► [ mailbox ] ─► disk thread ──job──► the worker's mailbox
+ *            │                   reads first; then writes and removals, in order
+ *            └── disk_has, disk_touch: the index, under a mutex
+ *
+ *     kv/lock                                    held; a second daemon runs without the tier
+ *     kv/CACHEDIR.TAG                            so that back-ups pass it over
+ *     kv/order                                   the order of use, of the last stop or rest
+ *     kv/<16 hex of root>/<2 hex>/<64 hex>.kv    one block (record.h)
+ *
+ * Promises: a file is believed only after every byte of it was checked; whatever is wrong with it
+ * is a miss and one line of log, and the file goes. No fsync. What is allocated (st_blocks,
+ * temporaries too) stays under the budget, and the reserve of the file system stays free: both are
+ * checked before a write, which makes room by removing what rested longest. When a write fails,
+ * nothing is written for DISK_PAUSE_MS.
+ *
+ * A job and what it points to belong to the tier until its reply, which is always sent: to the
+ * mailbox, or, when that is closed, to whoever calls disk_close.
+ */
+#ifndef HEARTH_CACHE_DISK_H
+#define HEARTH_CACHE_DISK_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/thread.h"
+#include "cache/cache.h"
+#include "cache/record.h"
+
+#define DISK_PAUSE_MS (60 * 1000)
+#define DISK_AHEAD 4 /* files opened before they are read */
+
+struct disk;
+
+enum disk_op { DISK_READ, DISK_WRITE, DISK_REMOVE, DISK_ORDER, DISK_STOP };
+
+/* Embedded in what the sender keeps of it; mail.kind is the options' reply_kind when it returns. */
+struct disk_job {
+    struct mail mail;
+    enum disk_op op;
+    uint8_t root[HASH_BYTES], id[HASH_BYTES];
+    struct record record; /* DISK_WRITE: what; DISK_READ: filled when rc is 0 */
+    unsigned char *data;  /* [block_bytes] */
+    size_t block_bytes;
+    atomic_bool is_canceled; /* a read that needn't be made any more */
+    /* 0; ERR_NOTFOUND, ERR_CORRUPT (it has been logged), ERR_BUSY, ERR_CANCELED; DISK_WRITE:
+     * ERR_UNSUPPORTED: this id will never be written. data of a failed read is rubbish. */
+    int rc;
+    int fd;       /* the disk thread's */
+    bool is_open; /* the disk thread's: opened ahead, with rc */
+};
+
+/* Makes kv/ below o->dir, takes its lock, starts the thread, which reads the names at once.
+ * ERR_BUSY: another daemon has it. ERR_IO, ERR_INVAL: no tier here, for the reason in the text. */
+int disk_open(const struct cache_disk_options *o, struct disk **ret, struct err *e) MUST_USE;
+/* Waits until the names are read. false: they can't be, which has been logged; nothing is found and
+ * nothing written. */
+bool disk_wait(struct disk *d);
+/* Ends the thread: all reads are answered as canceled, writes are made for `ms` more, the one in
+ * hand is finished, the order of use is written. *ret_jobs: whose replies nobody took, linked by
+ * mail.next. NULL is fine. */
+void disk_close(struct disk *d, int ms, struct mail **ret_jobs);
+
+/* Worker. */
+bool disk_has(struct disk *d, const uint8_t id[HASH_BYTES]);
+void disk_touch(struct disk *d, const uint8_t id[HASH_BYTES]);
+bool disk_is_paused(const struct disk *d);
+/* The job is the tier's until it returns. */
+void disk_push(struct disk *d, struct disk_job *job);
+/* Forgets a block and its file, after the writes that were asked for before. */
+void disk_remove(struct disk *d, const uint8_t id[HASH_BYTES]);
+/* Saves the order of use, soon. */
+void disk_save_order(struct disk *d);
+
+struct disk_stats {
+    uint64_t n_blocks, bytes, bytes_max;
+    uint64_t n_read, n_written, n_removed, n_bad, n_failed;
+    uint64_t bytes_read, bytes_written;
+    bool is_paused;
+};
+void disk_stats(struct disk *d, struct disk_stats *ret);
+
+#endif
