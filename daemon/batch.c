@@ -5,6 +5,10 @@
  * reading too waits for that one's blocks, if they would give it a block's worth at least. Older
  * means a smaller number, so that waiting has no cycles, and the oldest never waits.
  *
+ * Giving up a pass: somebody leaves, and the rows of the others are thrown away with it. So that
+ * clients that come and go don't keep the others where they are, no two passes in a row are given
+ * up while somebody in them stays.
+ *
  * Room: a run is admitted when the tree can give it blocks for its whole prompt. Growth can still
  * fail; then the youngest leaves its blocks to the tree and goes to the head of the queue. It comes
  * back only when there is room for all it had, so that two turns don't chase each other out.
@@ -164,6 +168,11 @@ static void end_canceled(struct batch *b)
     }
 }
 
+void batch_wake(struct batch *b)
+{
+    b->is_full = false;
+}
+
 void batch_stop(struct batch *b)
 {
     end_canceled(b);
@@ -189,8 +198,8 @@ static void admit(struct batch *b)
         struct err e;
         struct run *r = b->waiting;
         int rc = run_start(r, b->cache, &e);
-        if (rc == ERR_NOMEM && b->n_running > 0) {
-            b->is_full = true; /* until one of them ends */
+        if (rc == ERR_NOMEM && (b->n_running > 0 || cache_is_busy(b->cache))) {
+            b->is_full = true; /* until one of them ends, or the disk gives back what it holds */
             return;
         }
         wait_take(b, &b->waiting);
@@ -220,6 +229,10 @@ static void reserve(struct batch *b)
         struct err e;
         while (r->n_rows > 0 && cache_reserve(r->lease, r->n_rows, &e)) {
             struct run *youngest = b->running[b->n_running - 1];
+            if (b->n_running == 1 && cache_is_busy(b->cache)) {
+                r->n_rows = 0; /* the disk holds blocks, for a moment */
+                break;
+            }
             if (b->n_running == 1) { /* not for lack of blocks: the pool holds one turn's window */
                 turn_fail(r->t, 503, "out_of_memory", "no room for the turn: %s", e.text);
                 r->n_rows = 0;
@@ -254,12 +267,14 @@ static void look_around(struct batch *b)
 {
     for (int i = 0; i < b->n_running; i++) {
         struct run *r = b->running[i];
-        r->is_awaiting = false;
-        if (run_pending(r) <= 1 || !r->t->params.use_cache)
+        r->is_awaiting = run_is_restoring(r);
+        if (r->is_awaiting || run_pending(r) <= 1 || !r->t->params.use_cache)
             continue;
         run_find(r);
         for (int k = 0; k < i && !r->is_awaiting; k++)
             r->is_awaiting = shares_with(r, b->running[k]);
+        if (!r->is_awaiting)
+            r->is_awaiting = run_restore(r);
     }
 }
 
@@ -270,7 +285,7 @@ static void plan(struct batch *b)
     int n_decoding = 0, n_prefilling = 0;
     for (int i = 0; i < b->n_running; i++) {
         struct run *r = b->running[i];
-        bool is_decoding = run_pending(r) == 1;
+        bool is_decoding = !r->is_awaiting && run_pending(r) == 1;
         r->n_rows = is_decoding;
         n_decoding += is_decoding;
         n_prefilling += !is_decoding && !r->is_awaiting;
@@ -342,18 +357,32 @@ static void fail_pass(struct batch *b, const struct err *e)
     end_finished(b);
 }
 
+static bool any_stays(const struct batch *b)
+{
+    for (int i = 0; i < b->n_running; i++)
+        if (b->running[i]->n_rows > 0 && !turn_is_canceled(b->running[i]->t))
+            return true;
+    return false;
+}
+
 static void pass(struct batch *b)
 {
     struct engine_part parts[LIMIT_PARALLEL];
     struct err e;
     int n_decoding, n_prefill;
     int n = fill_parts(b, parts, &n_decoding, &n_prefill);
-    if (n == 0)
+    const atomic_int *abort_flag = b->must_end ? NULL : &b->d->pass_abort;
+    b->must_end = false;
+    if (n == 0) {
+        b->is_stalled = cache_is_busy(b->cache);
         return;
+    }
     int64_t t0 = clock_us();
-    int rc = engine_pass(b->engine, parts, n, &b->d->pass_abort, &e);
-    if (rc == ERR_CANCELED)
+    int rc = engine_pass(b->engine, parts, n, abort_flag, &e);
+    if (rc == ERR_CANCELED) {
+        b->must_end = any_stays(b);
         return; /* the next step ends who has gone, and runs the others' rows again */
+    }
     if (rc) {
         fail_pass(b, &e);
         return;
@@ -375,6 +404,7 @@ static void count_kv(const struct batch *b)
 
 void batch_step(struct batch *b)
 {
+    b->is_stalled = false;
     atomic_store(&b->d->pass_abort, 0); /* before the flags are read: worker.h */
     end_canceled(b);
     admit(b);

@@ -5,6 +5,10 @@
  *   step:  end the canceled ─ admit ─ look into the cache ─ plan rows ─ reserve blocks ─
  *          pass ─ draw and send ─ publish ─ end the finished
  *
+ * A run whose prefix is being read from disk takes no rows meanwhile; the others go on. When all
+ * wait for the disk, the step does nothing and says so (is_stalled): the worker then sleeps until
+ * there is mail.
+ *
  * Of a step, a pass is the only part that takes time; everything else is between two passes.
  */
 #ifndef HEARTH_DAEMON_BATCH_H
@@ -26,7 +30,9 @@ struct batch {
     struct run *waiting, **tail; /* FIFO; one that yielded stands at its head */
     int n_waiting;
     uint64_t n_arrived;
-    bool is_full; /* the head of the queue found no room, and nobody has left since */
+    bool must_end; /* the pass before was given up, and turns of it go on: the next one is not */
+    bool is_full;  /* the head of the queue found no room, and nobody has left since */
+    bool is_stalled; /* the last step found no rows: everybody waits for the disk */
     struct pace pace;
 };
 
@@ -37,6 +43,8 @@ void batch_add(struct batch *b, struct turn *t);
 bool batch_is_idle(const struct batch *b);
 /* One step. At most one pass. */
 void batch_step(struct batch *b);
+/* The disk has replied: what waited for it, or for room, looks again. */
+void batch_wake(struct batch *b);
 /* Ends all turns with a 503: the daemon stops. */
 void batch_stop(struct batch *b);
 

@@ -3,6 +3,7 @@
 import json
 import random
 import socket
+import threading
 import time
 import unittest
 
@@ -118,6 +119,29 @@ class Cancel(unittest.TestCase):
             for texts in together(stays, stays, leaves, leaves)[:2]:
                 self.assertEqual(texts, [expected] * 4)
             self.d.until_idle()
+
+
+class Storm(unittest.TestCase):
+    def test_clients_that_come_and_go_keep_nobody_from_going_on(self):  # B58
+        """They leave more often than a pass takes: each would have it given up."""
+        with Scripted({**SCRIPT, "pace_us": 20000}, "--parallel", "8") as d:
+            is_over = threading.Event()
+
+            def comes_and_goes():
+                while not is_over.is_set():
+                    s = d.raw()
+                    post(s, {"messages": [user("forever " + "w" * 300)], "stream": True})
+                    time.sleep(0.004)  # less than a pass is what is tested
+                    s.close()
+
+            def stays():
+                try:
+                    return d.say([user("some")], max_tokens=40)
+                finally:
+                    is_over.set()
+
+            text = together(stays, *[comes_and_goes] * 4)[0]
+            self.assertEqual(text, "a b c d " * 10)
 
 
 class Queue(unittest.TestCase):
