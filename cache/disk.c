@@ -164,7 +164,7 @@ static int make_room(struct disk *d, uint64_t n_bytes, struct err *e)
     uint64_t n_free = 0;
     while (bytes_used(d) + n_bytes > d->n.bytes_max) {
         if (!evict(d)) {
-            return err_set(e, ERR_LIMIT, "a block of %llu bytes doesn't fit into the %llu of --disk",
+            return err_set(e, ERR_LIMIT, "%llu bytes don't fit into the %llu of --disk",
                            (unsigned long long)n_bytes, (unsigned long long)d->n.bytes_max);
         }
     }

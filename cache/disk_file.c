@@ -230,7 +230,8 @@ int disk_file_put(int dir, const char *name, const void *data, size_t n, struct 
     char temp[DISK_NAME_BYTES];
     snprintf(temp, sizeof temp, "%s.tmp", name);
     (void)sys.unlinkat(dir, temp, 0);
-    const int fd = sys.openat(dir, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    const int fd = sys.openat(dir, temp, flags, 0600);
     if (fd < 0) {
         return err_sys(e, errno, "%s", temp);
     }

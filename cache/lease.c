@@ -133,7 +133,8 @@ static int find_blocks(struct cache_lease *l, const int32_t *ids, int n_max)
     int n_shared = 0;
 
     while (n_max - l->n_path * KV_BLOCK >= KV_BLOCK) {
-        struct node *n = tree_find_block(&c->tree, lease_end(l), ids + (size_t)l->n_path * KV_BLOCK);
+        const int32_t *at = ids + (size_t)l->n_path * KV_BLOCK;
+        struct node *n = tree_find_block(&c->tree, lease_end(l), at);
         if (!n || !lease_adopt(l, n)) {
             break;
         }

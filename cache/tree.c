@@ -525,7 +525,7 @@ static int check_node(const struct tree *t, const struct node *n, struct err *e)
                        n->depth, n->block ? n->block->n_refs : 0, n->n_leases);
     }
     if (!n->list != (n->disk != NODE_DIRTY && n->disk != NODE_RESTING)) {
-        return err_set(e, ERR_CORRUPT, "a block at depth %d waits for the disk in no list or wrongly",
+        return err_set(e, ERR_CORRUPT, "a block at depth %d is in the wrong list for the disk",
                        n->depth);
     }
     if (n->n_leases > p->n_leases && p->parent) {

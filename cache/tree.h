@@ -12,8 +12,8 @@
  *   2. No child's ids are a prefix of a sibling's: a tail goes when something longer that starts
  * with it comes, and isn't taken when something longer is there. So at most one sibling can be in
  * the way of a new node, and it is a neighbour.
- *   3. block->n_refs == 1 (the tree) + n_leases + 1 while it is written to disk. A lease holds every node of its path, so an idle
- * node's descendants are idle.
+ *   3. block->n_refs == 1 (the tree) + n_leases + 1 while it is written to disk. A lease holds
+ * every node of its path, so an idle node's descendants are idle.
  *   4. The heap holds exactly the nodes without children and leases; its array always has room for
  * all nodes, so becoming a leaf can't fail.
  *   5. A root is there while something hangs from it or a lease is open on it.
@@ -34,8 +34,10 @@
 /*
  * Where else a node is, when there is a disk tier (cache/spill.c):
  *
- *     ONLY_RAM ─► RESTING (a tail, until its conversation has rested) ─► DIRTY ─► WRITING ─► ON_DISK
- *                                     a whole block begins here: DIRTY ◄── failed ┘
+ *     ONLY_RAM ─► RESTING ─► DIRTY ─► WRITING ─► ON_DISK
+ *                    │         ▲ failed ─┘
+ *                    │         └ whole blocks begin here
+ *                    └ tails, until their conversation has rested
  */
 enum node_disk { NODE_ONLY_RAM, NODE_RESTING, NODE_DIRTY, NODE_WRITING, NODE_ON_DISK };
 

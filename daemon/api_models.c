@@ -132,6 +132,25 @@ static json *status_memory(const struct history *h)
     return o;
 }
 
+static json *status_disk(const struct history *h)
+{
+    const struct config *c = h->d->config;
+    const struct counters *n = &h->d->n;
+    const int64_t max = (int64_t)atomic_load(&n->disk_bytes_max);
+    json *o = json_object();
+    json_set_bool(o, "on", max > 0);
+    json_set_int(o, "bytes", (int64_t)atomic_load(&n->disk_bytes));
+    json_set_int(o, "limit_bytes", max);
+    json_set_int(o, "reserve_bytes", (int64_t)c->disk_reserve_bytes);
+    json_set_int(o, "blocks", (int64_t)atomic_load(&n->disk_blocks));
+    json_set_int(o, "read", (int64_t)atomic_load(&n->disk_read));
+    json_set_int(o, "written", (int64_t)atomic_load(&n->disk_written));
+    json_set_int(o, "bad", (int64_t)atomic_load(&n->disk_bad));
+    json_set_bool(o, "paused", atomic_load(&n->disk_paused) != 0);
+    json_set_str(o, "dir", c->cache_dir ? c->cache_dir : "");
+    return o;
+}
+
 static json *status_history(const struct history *h)
 {
     struct memory_totals totals;
@@ -167,6 +186,7 @@ int api_status(struct history *h, struct request *r, const struct route_args *ar
     json_set(o, "turns", status_turns(d));
     json_set(o, "tokens", status_tokens(d));
     json_set(o, "memory", status_memory(h));
+    json_set(o, "disk", status_disk(h));
     json *history = status_history(h);
     if (history)
         json_set(o, "history", history);

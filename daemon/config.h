@@ -7,10 +7,13 @@
 #ifndef HEARTH_DAEMON_CONFIG_H
 #define HEARTH_DAEMON_CONFIG_H
 
+#include <stdint.h>
+
 #include "base/buf.h"
 #include "daemon/daemon.h"
 
 #define EXIT_CONFIG 78 /* EX_CONFIG of sysexits.h */
+#define CONFIG_DISK_AUTO UINT64_MAX /* of disk_bytes: not given */
 
 enum config_result { CONFIG_RUN = 0, CONFIG_HELP, CONFIG_VERSION };
 

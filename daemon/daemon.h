@@ -25,7 +25,9 @@ struct config {
     int socket_mode;     /* 0600 (user) or 0660 (system) */
     int ctx;             /* 0: default */
     int parallel, queue, threads;
-    uint64_t memory_bytes, disk_bytes, disk_reserve_bytes;
+    uint64_t memory_bytes;
+    uint64_t disk_bytes; /* 0: no disk cache; CONFIG_DISK_AUTO */
+    uint64_t disk_reserve_bytes;
     enum kv_type kv_type;
     char *context;       /* strategy; "error" is the only one until cuts exist */
     int use_cache;       /* 0 with --no-cache */
@@ -43,6 +45,10 @@ struct counters {
     _Atomic uint64_t cache_hits, cache_misses;        /* turns with and without any cached token */
     _Atomic uint64_t prefill_us, decode_us, saved_us;
     _Atomic uint64_t kv_blocks, kv_bytes, kv_bytes_max, kv_evicted;
+    _Atomic uint64_t disk_blocks, disk_bytes, disk_bytes_max; /* gauges; max 0: no disk cache */
+    _Atomic uint64_t disk_read, disk_written, disk_bytes_written, disk_removed, disk_bad,
+        disk_failed;
+    _Atomic int disk_paused;
     _Atomic uint64_t running, queued;                 /* gauges */
     _Atomic uint64_t worker_ticks, history_ticks;     /* progress, for the watchdog */
     _Atomic int worker_parked, history_parked;        /* waiting for mail */

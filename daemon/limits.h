@@ -46,6 +46,12 @@
 #define TARGET_PREFILL_PASS_MS 150           /* nobody decodes */
 #define TARGET_DECODE_PACE 0.7               /* running answers keep this share of their pace */
 #define FLUSH_ANSWER_MS 1000                 /* partial answers reach the database this often */
+#define DEFAULT_DISK_BYTES (16ull << 30)     /* the disk cache: this … */
+#define DEFAULT_DISK_PERCENT 10              /* … or this much of what is free, if less */
+#define DEFAULT_DISK_RESERVE (1ull << 30)    /* stays free for history */
+#define DISK_TAIL_IDLE_MS 5000               /* a conversation has rested: its last, partial block
+                                              * is written */
+#define LIMIT_DISK_STOP_MS 3000              /* of LIMIT_STOP_MS: then the queue is dropped */
 #define LIMIT_STOP_MS 5000                   /* SIGTERM to exit */
 
 #endif

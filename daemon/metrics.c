@@ -96,6 +96,21 @@ static void write_cache(const struct counters *n, struct buf *b)
     gauge(b, "hearth_kv_bytes_max", GET(kv_bytes_max), "Budget of KV blocks in bytes.");
 }
 
+static void write_disk(const struct counters *n, struct buf *b)
+{
+    gauge(b, "hearth_disk_blocks", GET(disk_blocks), "KV blocks on disk.");
+    gauge(b, "hearth_disk_bytes", GET(disk_bytes), "Bytes that they take there.");
+    gauge(b, "hearth_disk_bytes_max", GET(disk_bytes_max), "Budget of the disk, 0: none.");
+    gauge(b, "hearth_disk_paused", (uint64_t)GET(disk_paused), "1 while writing rests.");
+    counter(b, "hearth_disk_read_blocks_total", GET(disk_read), "KV blocks read from disk.");
+    counter(b, "hearth_disk_written_blocks_total", GET(disk_written), "KV blocks written.");
+    counter(b, "hearth_disk_written_bytes_total", GET(disk_bytes_written), "Bytes written.");
+    counter(b, "hearth_disk_removed_blocks_total", GET(disk_removed), "KV blocks removed.");
+    counter(b, "hearth_disk_bad_files_total", GET(disk_bad),
+            "Files that were not what they should be.");
+    counter(b, "hearth_disk_failed_writes_total", GET(disk_failed), "Writes that failed.");
+}
+
 void metrics_write(const struct net *net, struct buf *b)
 {
     const struct daemon *d = net->d;
@@ -107,6 +122,7 @@ void metrics_write(const struct net *net, struct buf *b)
     write_requests(net, &d->n, b);
     write_turns(&d->n, b);
     write_cache(&d->n, b);
+    write_disk(&d->n, b);
 }
 
 int health_write(const struct daemon *d, struct buf *b)

@@ -55,6 +55,7 @@ enum mail_kind {
     MAIL_TURN_DONE,    /* worker → history: struct turn, ended */
     MAIL_REPLY,        /* any → loop: struct reply */
     MAIL_READY,        /* worker → loop: the state changed (loaded or failed) */
+    MAIL_DISK,         /* disk → worker: a read or write is done (cache_take_mail) */
     MAIL_STOP,         /* loop → history, worker: finish and end */
     MAIL_STOPPED,      /* history, worker → loop */
 };

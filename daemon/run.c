@@ -82,6 +82,8 @@ int run_start(struct run *r, struct cache *c, struct err *e)
     if (rc)
         return rc;
     r->n_published = 0;
+    r->has_asked_disk = false;
+    r->t_restore = 0;
     run_find(r);
     /* One block more than the prompt: a turn that could only read it would yield at its first
      * token. */
@@ -99,6 +101,17 @@ int run_start(struct run *r, struct cache *c, struct err *e)
     return 0;
 }
 
+static void count_found(struct run *r, const struct cache_found *found)
+{
+    struct turn_stats *s = &r->t->stats;
+    if (r->t->out.n > 0 || s->n_yields > 0)
+        return; /* what it had computed itself, and found again after a yield */
+    s->n_cached += found->n_tokens;
+    s->n_ram += found->n_ram;
+    s->n_disk += found->n_disk;
+    s->n_shared += found->n_shared;
+}
+
 void run_find(struct run *r)
 {
     struct cache_found found;
@@ -112,12 +125,32 @@ void run_find(struct run *r)
         return;
     }
     s->restore_us += clock_us() - t0;
-    if (r->t->out.n > 0 || s->n_yields > 0)
-        return; /* what it had computed itself, and found again after a yield */
-    s->n_cached += found.n_tokens;
-    s->n_ram += found.n_ram;
-    s->n_disk += found.n_disk;
-    s->n_shared += found.n_shared;
+    count_found(r, &found);
+}
+
+bool run_restore(struct run *r)
+{
+    if (r->has_asked_disk || !r->t->params.use_cache)
+        return false;
+    int64_t t0 = clock_us();
+    r->has_asked_disk = true;
+    if (!cache_restore(r->lease, r->ids.v, (int)r->ids.n - 1))
+        return false;
+    r->t_restore = t0;
+    return true;
+}
+
+bool run_is_restoring(struct run *r)
+{
+    if (r->t_restore == 0)
+        return false;
+    if (cache_is_restoring(r->lease))
+        return true;
+    struct cache_found found = cache_take_restored(r->lease);
+    r->t->stats.restore_us += clock_us() - r->t_restore;
+    r->t_restore = 0;
+    count_found(r, &found);
+    return false;
 }
 
 void run_leave(struct run *r)

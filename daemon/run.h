@@ -32,7 +32,9 @@ struct run {
     float *logits;    /* [n_vocab] */
     int n_rows;       /* of the pass that is being made */
     int n_published;  /* blocks */
-    bool is_awaiting; /* another turn is computing its prefix */
+    bool is_awaiting; /* another turn is computing its prefix, or the disk is reading it */
+    bool has_asked_disk;
+    int64_t t_restore; /* when reading began, 0: nothing is being read */
     size_t n_flushed; /* bytes of the text that the database has */
     int64_t t_flushed;
 };
@@ -48,6 +50,10 @@ void run_free(struct run *r);
 int run_start(struct run *r, struct cache *c, struct err *e) MUST_USE;
 /* Looks into the cache for more of the pending ids. */
 void run_find(struct run *r);
+/* Asks the disk for what RAM lacks, once a start: true when something is on its way. */
+bool run_restore(struct run *r);
+/* Whether the disk still reads for it; the first time that it doesn't, counts what came. */
+bool run_is_restoring(struct run *r);
 /* Gives what it has to the tree. The run can be started again. */
 void run_leave(struct run *r);
 /* Takes nothing of its unpublished blocks into the tree: what they hold isn't to be trusted. */

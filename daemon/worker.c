@@ -12,6 +12,8 @@
 #include "base/paths.h"
 #include "daemon/batch.h"
 #include "daemon/budget.h"
+#include "daemon/config.h"
+#include "daemon/limits.h"
 #include "daemon/request.h"
 
 /* One daemon a process, so one of these. */
@@ -77,6 +79,27 @@ static int open_engine(struct work *w, uint64_t memory_bytes, struct err *e)
     return rc;
 }
 
+/* Without it all else works; why there is none is said once. */
+static void open_disk(struct work *w)
+{
+    const struct config *c = w->d->config;
+    const bool is_auto = c->disk_bytes == CONFIG_DISK_AUTO;
+    struct cache_disk_options o = {
+        .dir = c->cache_dir,
+        .bytes_max = is_auto ? DEFAULT_DISK_BYTES : c->disk_bytes,
+        .percent_max = is_auto ? DEFAULT_DISK_PERCENT : 0,
+        .reserve_bytes = c->disk_reserve_bytes,
+        .tail_idle_ms = DISK_TAIL_IDLE_MS,
+        .reply = &w->d->worker,
+        .reply_kind = MAIL_DISK,
+    };
+    struct err e;
+    if (!c->use_cache || !c->cache_dir || c->disk_bytes == 0)
+        return;
+    if (cache_disk_open(w->cache, &o, &e))
+        log_warn("no disk cache in this run: %s", e.text);
+}
+
 static int load(struct work *w, struct err *e)
 {
     struct daemon *d = w->d;
@@ -97,6 +120,7 @@ static int load(struct work *w, struct err *e)
         (rc = kv_pool_new(&info->kv, budget.n_blocks, &w->pool, e)) ||
         (rc = cache_new(w->pool, &w->cache, e)))
         return rc;
+    open_disk(w);
     d->ctx = budget.ctx;
     atomic_store(&d->n.kv_bytes_max, (uint64_t)budget.n_blocks * info->kv.block_bytes);
     log_info("model %s (%s, %s, %.1f M parameters), %s, %d threads; ctx %d, memory %.0f MiB: "
@@ -154,6 +178,10 @@ static void handle_mail(struct work *w, struct mail *m, bool is_loaded)
             batch_hand_back(w->d, t);
         }
         break;
+    case MAIL_DISK:
+        cache_take_mail(w->cache, m);
+        batch_wake(&w->batch);
+        break;
     case MAIL_STOP:
         w->is_stopping = true;
         free(m);
@@ -175,24 +203,49 @@ static void take_mail(struct work *w, bool is_loaded)
     }
 }
 
+/* What is new or due goes to the disk; then the counters of the tier. */
+static void tend_cache(struct work *w)
+{
+    struct cache_stats s;
+    struct counters *n = &w->d->n;
+    cache_tend(w->cache);
+    cache_stats(w->cache, &s);
+    if (!s.has_disk)
+        return;
+    atomic_store(&n->disk_blocks, s.disk_blocks);
+    atomic_store(&n->disk_bytes, s.disk_bytes);
+    atomic_store(&n->disk_bytes_max, s.disk_bytes_max);
+    atomic_store(&n->disk_read, s.n_disk_read);
+    atomic_store(&n->disk_written, s.n_disk_written);
+    atomic_store(&n->disk_bytes_written, s.disk_bytes_written);
+    atomic_store(&n->disk_removed, s.n_disk_removed);
+    atomic_store(&n->disk_bad, s.n_disk_bad);
+    atomic_store(&n->disk_failed, s.n_disk_failed);
+    atomic_store(&n->disk_paused, s.is_disk_paused);
+}
+
 static void serve(struct work *w, bool is_loaded)
 {
     struct daemon *d = w->d;
     while (!w->is_stopping) {
-        if (!is_loaded || batch_is_idle(&w->batch)) {
+        if (!is_loaded || batch_is_idle(&w->batch) || w->batch.is_stalled) {
             atomic_store(&d->n.worker_parked, 1);
-            mailbox_wait(&d->worker, -1);
+            mailbox_wait(&d->worker, is_loaded ? cache_due_ms(w->cache) : -1);
             atomic_store(&d->n.worker_parked, 0);
         }
         take_mail(w, is_loaded);
         atomic_fetch_add(&d->n.worker_ticks, 1);
         if (is_loaded && !w->is_stopping && !batch_is_idle(&w->batch))
             batch_step(&w->batch);
+        if (is_loaded)
+            tend_cache(w);
     }
     mailbox_close(&d->worker);
     take_mail(w, is_loaded);
-    if (is_loaded)
+    if (is_loaded) {
         batch_stop(&w->batch);
+        cache_disk_close(w->cache, LIMIT_DISK_STOP_MS);
+    }
 }
 
 static void *run(void *arg)

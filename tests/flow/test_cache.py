@@ -189,7 +189,8 @@ class LittleRoom(unittest.TestCase):
             self.assertEqual({r["usage"]["completion_tokens"] for r in replies}, {301})
 
     def test_the_budget_is_kept_by_forgetting(self):
-        with Scripted(self.SCRIPT, "--memory", self.memory(40)) as d:
+        with Scripted(self.SCRIPT, "--memory", self.memory(40), "--disk", "0") as d:
+            self.assertFalse(d.status()["disk"]["on"])
             first = [user("first " + words(60, 0))]
             a = d.chat(first)
             for i in range(40):
