@@ -105,6 +105,16 @@ done:
     return rc;
 }
 
+int db_check(struct db *db, struct err *e)
+{
+    struct stmt *s = db_stmt(db, "PRAGMA quick_check(1)", e);
+    int rc = stmt_step(s, e);
+    if (rc == 1 && strcmp(column_text(s, 0, NULL), "ok") != 0)
+        rc = err_set(e, ERR_CORRUPT, "%s is damaged: %s", db->path, column_text(s, 0, NULL));
+    stmt_end(s);
+    return rc < 0 ? rc : 0;
+}
+
 int db_accept(struct db *db, struct err *e)
 {
     /* Before WAL: a new file takes its page size and layout with the first page written. */

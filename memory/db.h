@@ -46,6 +46,8 @@ enum db_sync {
 int db_open(const char *path, struct db **ret, struct err *e) MUST_USE;
 /* The file is ours: WAL, secure_delete, foreign keys and the limits are set. */
 int db_accept(struct db *db, struct err *e) MUST_USE;
+/* SQLite's quick_check: seconds a gigabyte. ERR_CORRUPT. */
+int db_check(struct db *db, struct err *e) MUST_USE;
 /* NULL is fine. An accepted database is checkpointed (TRUNCATE), if no other program is in the
  * way. */
 void db_close(struct db *db);

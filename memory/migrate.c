@@ -12,9 +12,10 @@
  * still in the WAL isn't in the header yet. The file is never opened by us once SQLite has it:
  * closing it would drop SQLite's locks (they belong to the process).
  *
- * No integrity check of the whole file here: that is seconds a gigabyte. SQLite itself refuses a
- * bad header, a file that is shorter than it says, and a schema that it can't read; every statement
- * reports what it meets later.
+ * A file of up to CHECK_BYTES_MAX is checked whole before anything is written to it. For a larger
+ * one that takes too long (seconds a gigabyte): SQLite itself refuses a bad header, a file that is
+ * shorter than it says, and a schema that it can't read; every statement reports what it meets
+ * later.
  */
 #include "memory/migrate.h"
 
@@ -29,6 +30,7 @@
 #include "base/sys.h"
 #include "memory/schema.h"
 
+#define CHECK_BYTES_MAX (64 << 20)
 #define HEADER_BYTES 100
 #define HEADER_PAGE_SIZE 16
 #define HEADER_USER_VERSION 60
@@ -218,14 +220,16 @@ static void close_modes(const char *path)
 }
 
 /* The file is there and its own header says nothing against it. */
-static int open_judged(const char *path, const struct migrate_plan *plan, struct db **ret,
-                       struct err *e)
+static int open_judged(const char *path, off_t n_bytes, const struct migrate_plan *plan,
+                       struct db **ret, struct err *e)
 {
     struct db *db = NULL;
     int64_t version = 0;
     int rc = db_open(path, &db, e);
     if (rc == 0)
         rc = judge_content(db, plan->n_steps, &version, e);
+    if (rc == 0 && n_bytes <= CHECK_BYTES_MAX)
+        rc = db_check(db, e);
     if (rc == 0)
         rc = db_accept(db, e);
     if (rc == 0)
@@ -262,6 +266,6 @@ int migrate_open(const char *path, const struct migrate_plan *plan, struct db **
     if (rc == 0 && !h.has_wal && !is_blank)
         rc = judge_version(path, h.application, h.version, plan->n_steps, e);
     if (rc == 0)
-        rc = open_judged(path, plan, ret, e);
+        rc = open_judged(path, st.st_size, plan, ret, e);
     return rc;
 }

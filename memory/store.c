@@ -112,10 +112,5 @@ int memory_totals(struct memory *m, struct memory_totals *ret, struct err *e)
 
 int memory_check(struct memory *m, struct err *e)
 {
-    struct stmt *s = db_stmt(m->db, "PRAGMA quick_check(1)", e);
-    int rc = stmt_step(s, e);
-    if (rc == 1 && strcmp(column_text(s, 0, NULL), "ok") != 0)
-        rc = err_set(e, ERR_CORRUPT, "%s: %s", db_path(m->db), column_text(s, 0, NULL));
-    stmt_end(s);
-    return rc < 0 ? rc : 0;
+    return db_check(m->db, e);
 }
