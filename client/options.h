@@ -29,7 +29,8 @@ bool options_have(const struct option_row *rows, const char *name);
 /*
  * Reads a command's options; the common --json is taken here. `take` (NULL when the command has
  * none) gets each other one and returns 0 or EXIT_USAGE after having said what is wrong. 0, and
- * *ret_first is the index in argv of the first argument (arguments are moved behind the options); or EXIT_USAGE.
+ * *ret_first is the index in argv of the first argument (arguments are moved behind the options);
+ * or EXIT_USAGE.
  */
 struct options_reader {
     struct client *c;

@@ -10,6 +10,7 @@ char usage_text[512];
 const struct command commands[] = {
     {"ask", cmd_ask, "ask", "asks", NULL, true},
     {"export", cmd_export, "export", "exports", export_command_options, false},
+    {"replay", cmd_replay, "replay", "replays", replay_command_options, false},
     {NULL, NULL, NULL, NULL, NULL, false},
 };
 

@@ -64,6 +64,9 @@ class Completion(unittest.TestCase):
         with open(os.path.join(self.h.home, "backup.jsonl"), "w"):
             pass
         self.assertEqual(self.offers("import", "ba"), ["backup.jsonl"])
+        for words in ([], ["--teacher"], ["--json"], ["--csv"], ["x.jsonl"]):
+            self.assertEqual(self.offers("replay", *words, "ba"), ["backup.jsonl"], words)
+        self.assertEqual(self.offers("list", "--json", "ba"), [])
 
 
 if __name__ == "__main__":

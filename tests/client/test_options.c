@@ -245,6 +245,20 @@ static void a_command_has_its_own_options(void **state)
     assert_int_equal(read_words("export", others, &t, &first), EXIT_USAGE);
 }
 
+static void a_commands_own_option_hides_the_common_one(void **state)
+{
+    (void)state;
+    const char *words[] = {"--json", "out.json", "in.jsonl", NULL}, *bare[] = {"--json", NULL};
+    struct taken t;
+    int first;
+    assert_int_equal(read_words("replay", words, &t, &first), 0);
+    assert_int_equal(t.n, 1); /* with its value, and not as the common flag */
+    assert_int_equal(first, 3);
+    assert_int_equal(read_words("replay", bare, &t, &first), EXIT_USAGE);
+    assert_int_equal(read_words("export", bare, &t, &first), 0);
+    assert_int_equal(t.n, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -261,6 +275,7 @@ int main(void)
         cmocka_unit_test(a_wrong_option_is_named),
         cmocka_unit_test(what_take_refuses_ends_the_reading),
         cmocka_unit_test(a_command_has_its_own_options),
+        cmocka_unit_test(a_commands_own_option_hides_the_common_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
