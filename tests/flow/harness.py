@@ -305,6 +305,10 @@ class Daemon:
             self.stop()
 
 
+# What the scripted engine logs of a block that isn't what it should be.
+WRONG_BLOCK = "doesn't continue its prefix"
+
+
 class Scripted(Daemon):
     """hearthd-scripted over a script (a dict)."""
 
@@ -325,13 +329,13 @@ class Scripted(Daemon):
         the log.
         """
         log = self.log()
-        if "wrong" in log:
+        if WRONG_BLOCK in log:
             raise AssertionError(f"a KV block was wrong:\n{log}")
 
     def stop(self):
         log = self.log()
         super().stop()
-        if "wrong" in log:
+        if WRONG_BLOCK in log:
             raise AssertionError(f"a KV block was wrong:\n{log}")
 
 
