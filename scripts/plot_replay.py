@@ -122,6 +122,7 @@ def draw(results, title, path):
         raise Failure(INSTALL) from e
     matplotlib.use("Agg")
     from matplotlib import pyplot
+    from matplotlib.ticker import FuncFormatter
 
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4.2))
     for result, colour in zip(results, COLOURS):
@@ -129,6 +130,8 @@ def draw(results, title, path):
         rates = hit_rates(result)
         right.plot(list(rates), list(rates.values()), marker="o", color=colour)
     left.set(xlabel="turn", ylabel="time to first token, ms", yscale="log")
+    for set_formatter in (left.yaxis.set_major_formatter, left.yaxis.set_minor_formatter):
+        set_formatter(FuncFormatter(lambda x, _: f"{x:g}" if f"{x:e}"[0] in "125" else ""))
     left.legend(frameon=False)
     right.set(xlabel="turn", ylabel="tokens of the prompt from the cache, %", ylim=(-3, 103))
     for axes in (left, right):
