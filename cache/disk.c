@@ -287,6 +287,10 @@ static int enter(struct disk *d, const struct disk_job *j, const char *root, uin
         return ERR_UNSUPPORTED;
     }
     index_set_bytes(&d->index, n, bytes);
+    struct disk_entry *parent = index_find(&d->index, j->record.parent);
+    if (parent) {
+        index_place(&d->index, n, parent);
+    }
     d->n.n_written++;
     d->n.bytes_written += bytes;
     return 0;

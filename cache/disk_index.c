@@ -153,6 +153,18 @@ void index_touch(struct disk_index *x, struct disk_entry *n)
     order_append(x, n);
 }
 
+void index_place(struct disk_index *x, struct disk_entry *n, struct disk_entry *next)
+{
+    if (n->is_bad || next->is_bad || n == next) {
+        return;
+    }
+    order_unlink(x, n);
+    n->newer = next;
+    n->older = next->older;
+    *(next->older ? &next->older->newer : &x->oldest) = n;
+    next->older = n;
+}
+
 void index_mark_bad(struct disk_index *x, struct disk_entry *n)
 {
     if (n->is_bad) {

@@ -45,6 +45,9 @@ void index_set_bytes(struct disk_index *x, struct disk_entry *n, uint64_t bytes)
 void index_remove(struct disk_index *x, struct disk_entry *n);
 /* Used now. */
 void index_touch(struct disk_index *x, struct disk_entry *n);
+/* Puts n right before `next` in the order: it goes sooner. A block is of no use without
+ * the one it follows. */
+void index_place(struct disk_index *x, struct disk_entry *n, struct disk_entry *next);
 void index_mark_bad(struct disk_index *x, struct disk_entry *n);
 /* Orders all by `order`. Without memory for it the order stays as it is. */
 void index_sort(struct disk_index *x);

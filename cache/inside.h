@@ -53,6 +53,8 @@ struct node *lease_end(const struct cache_lease *l);
 int lease_path_reserve(struct cache_lease *l, int n, struct err *e) MUST_USE;
 bool lease_adopt(struct cache_lease *l, struct node *n);
 struct kv_block *lease_take_block(struct cache *c);
+/* The disk's blocks of the path are in use, the front ones last. */
+void lease_touch_disk(const struct cache_lease *l);
 /* Hangs the sequence's next block, full and private, under the path's end. who: computed it. */
 int lease_publish(struct cache_lease *l, const int32_t *ids, uint64_t who, struct node **ret,
                   struct err *e) MUST_USE;

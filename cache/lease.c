@@ -356,6 +356,15 @@ void cache_lease_abandon(struct cache_lease *l)
     s->n_tokens = l->n_path * KV_BLOCK;
 }
 
+void lease_touch_disk(const struct cache_lease *l)
+{
+    for (int i = l->n_path; l->cache->disk && i-- > 0;) {
+        if (l->path[i]->disk == NODE_ON_DISK) {
+            disk_touch(l->cache->disk, l->path[i]->id);
+        }
+    }
+}
+
 /* The path's nodes go back to the tree, deepest first: used now, the front ones last, so that a
  * conversation is worn away from its end. */
 static void path_release(struct cache_lease *l)
@@ -365,9 +374,6 @@ static void path_release(struct cache_lease *l)
         struct node *n = l->path[--l->n_path];
         evict_touch(t, n);
         tree_unpin(t, n);
-        if (n->disk == NODE_ON_DISK && l->cache->disk) {
-            disk_touch(l->cache->disk, n->id);
-        }
     }
     tree_unpin(t, l->root);
     tree_prune_root(t, l->root);
@@ -389,6 +395,7 @@ void cache_lease_close(struct cache_lease *l, const int32_t *ids, bool keep_tail
         publish_tail(l, ids);
     }
     cache_lease_abandon(l);
+    lease_touch_disk(l);
     path_release(l);
     l->seq.n_blocks = 0; /* the private ones went with abandon, the shared ones with the path */
     kv_seq_done(&l->seq);

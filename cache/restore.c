@@ -124,6 +124,9 @@ bool cache_restore(struct cache_lease *l, const int32_t *ids, int n_max)
         struct piece p = {parent, id, ids + (size_t)n * KV_BLOCK, 0, n};
         send_tail(l, &p, rest < KV_BLOCK ? rest : KV_BLOCK - 1, have > 0 ? have : 0, &tail);
     }
+    if (!l->reads) {
+        lease_touch_disk(l);
+    }
     return l->reads != NULL;
 }
 
@@ -221,6 +224,9 @@ void restore_arrived(struct cache *c, struct disk_job *job)
         if (n >= l->n_path && n < l->seq.n_blocks && l->seq.n_tokens <= n * KV_BLOCK) {
             kv_block_zero_from(l->seq.blocks[n], 0); /* rubbish, or about to be */
         }
+    }
+    if (l && !l->reads) {
+        lease_touch_disk(l);
     }
     kv_unref(r->block);
     free(r);

@@ -71,7 +71,7 @@ THIRD_PARTY = {
 }
 # Headers of the C library, the kernel and the compiler: anybody's.
 SYSTEM = re.compile(
-    r'(assert|complex|cpuid|ctype|dirent|errno|fcntl|fenv|float|fnmatch|getopt|grp|immintrin|'
+    r'(assert|complex|cpuid|ctype|dirent|errno|fcntl|fenv|float|fnmatch|ftw|getopt|grp|immintrin|'
     r'inttypes|langinfo|libgen|limits|link|locale|malloc|math|netdb|poll|pthread|pwd|sched|'
     r'semaphore|setjmp|signal|spawn|stdarg|stdatomic|stdbool|stddef|stdint|stdio|stdlib|string|'
     r'strings|syslog|termios|threads|time|ucontext|unistd|wchar|xmmintrin|'
