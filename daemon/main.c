@@ -315,11 +315,14 @@ int main(int argc, char **argv)
         return print_help();
     if (rc == CONFIG_VERSION)
         return print_version();
-    struct keys *keys = NULL;
-    if (rc == CONFIG_RUN && config.listen)
-        rc = keys_read(config.api_key_file, &keys, &e);
     if (rc < 0) {
         log_error("%s", e.text);
+        return EXIT_CONFIG;
+    }
+    struct keys *keys = NULL;
+    if (config.listen && keys_read(config.api_key_file, &keys, &e) < 0) {
+        log_error("%s", e.text);
+        config_done(&config);
         return EXIT_CONFIG;
     }
     log_init((enum log_level)config.log_level);
