@@ -105,6 +105,7 @@ void cache_stats(const struct cache *c, struct cache_stats *ret)
     };
     if (c->disk) {
         disk_part(c->disk, ret);
+        ret->n_disk_waiting = c->tree.dirty.n + (size_t)c->n_writing;
     }
 }
 

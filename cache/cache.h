@@ -145,6 +145,7 @@ struct cache_stats {
     /* The disk tier; all 0 without one. */
     bool has_disk, is_disk_paused;
     uint64_t disk_blocks, disk_bytes, disk_bytes_max;
+    size_t n_disk_waiting; /* blocks on their way to the disk */
     uint64_t n_disk_read, n_disk_written, n_disk_removed, n_disk_bad, n_disk_failed; /* files */
     uint64_t disk_bytes_written;
 };

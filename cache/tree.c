@@ -292,6 +292,7 @@ void tree_list(struct node *n, struct node_list *list)
     if (n->list) {
         *(n->before ? &n->before->behind : &n->list->first) = n->behind;
         *(n->behind ? &n->behind->before : &n->list->last) = n->before;
+        n->list->n--;
     }
     n->list = list;
     n->behind = NULL;
@@ -299,6 +300,7 @@ void tree_list(struct node *n, struct node_list *list)
     if (list) {
         *(list->last ? &list->last->behind : &list->first) = n;
         list->last = n;
+        list->n++;
     }
 }
 

@@ -44,6 +44,7 @@ enum node_disk { NODE_ONLY_RAM, NODE_RESTING, NODE_DIRTY, NODE_WRITING, NODE_ON_
 /* Nodes in a row, through `before` and `behind`; a node is in one at most. */
 struct node_list {
     struct node *first, *last;
+    size_t n;
 };
 
 struct node {

@@ -143,6 +143,7 @@ static json *status_disk(const struct history *h)
     json_set_int(o, "limit_bytes", max);
     json_set_int(o, "reserve_bytes", (int64_t)c->disk_reserve_bytes);
     json_set_int(o, "blocks", (int64_t)atomic_load(&n->disk_blocks));
+    json_set_int(o, "waiting", (int64_t)atomic_load(&n->disk_waiting));
     json_set_int(o, "read", (int64_t)atomic_load(&n->disk_read));
     json_set_int(o, "written", (int64_t)atomic_load(&n->disk_written));
     json_set_int(o, "bad", (int64_t)atomic_load(&n->disk_bad));

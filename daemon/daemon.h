@@ -46,6 +46,7 @@ struct counters {
     _Atomic uint64_t prefill_us, decode_us, saved_us;
     _Atomic uint64_t kv_blocks, kv_bytes, kv_bytes_max, kv_evicted;
     _Atomic uint64_t disk_blocks, disk_bytes, disk_bytes_max; /* gauges; max 0: no disk cache */
+    _Atomic uint64_t disk_waiting; /* blocks on their way there */
     _Atomic uint64_t disk_read, disk_written, disk_bytes_written, disk_removed, disk_bad,
         disk_failed;
     _Atomic int disk_paused;

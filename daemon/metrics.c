@@ -101,6 +101,7 @@ static void write_disk(const struct counters *n, struct buf *b)
     gauge(b, "hearth_disk_blocks", GET(disk_blocks), "KV blocks on disk.");
     gauge(b, "hearth_disk_bytes", GET(disk_bytes), "Bytes that they take there.");
     gauge(b, "hearth_disk_bytes_max", GET(disk_bytes_max), "Budget of the disk, 0: none.");
+    gauge(b, "hearth_disk_waiting_blocks", GET(disk_waiting), "KV blocks not yet written.");
     gauge(b, "hearth_disk_paused", (uint64_t)GET(disk_paused), "1 while writing rests.");
     counter(b, "hearth_disk_read_blocks_total", GET(disk_read), "KV blocks read from disk.");
     counter(b, "hearth_disk_written_blocks_total", GET(disk_written), "KV blocks written.");

@@ -215,6 +215,7 @@ static void tend_cache(struct work *w)
     atomic_store(&n->disk_blocks, s.disk_blocks);
     atomic_store(&n->disk_bytes, s.disk_bytes);
     atomic_store(&n->disk_bytes_max, s.disk_bytes_max);
+    atomic_store(&n->disk_waiting, s.n_disk_waiting);
     atomic_store(&n->disk_read, s.n_disk_read);
     atomic_store(&n->disk_written, s.n_disk_written);
     atomic_store(&n->disk_bytes_written, s.disk_bytes_written);
