@@ -11,7 +11,7 @@
 #define PAGE 100
 #define ID_PREFIX "conv_"
 #define ID_DIGITS 32
-#define LIST_NUMBER_DIGITS 6 /* longer ones are beginnings of ids */
+#define LIST_NUMBER_DIGITS (CONVERSATION_PREFIX_MIN - 1) /* longer: the beginning of an id */
 #define PATH_MAX_BYTES 4096
 
 /* ---- objects ---- */
@@ -124,7 +124,7 @@ enum conversation_name conversation_name(const char *what, int64_t *ret_number)
     bool has_prefix = !strncmp(what, ID_PREFIX, n_prefix);
     if (has_prefix && n == n_prefix + ID_DIGITS)
         return NAME_WHOLE;
-    if (n <= LIST_NUMBER_DIGITS && parse_int(what, 1, 999999, ret_number))
+    if (n <= LIST_NUMBER_DIGITS && parse_int(what, 1, 999, ret_number))
         return NAME_NUMBER;
     if (has_prefix)
         what += n_prefix;

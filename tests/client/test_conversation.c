@@ -35,10 +35,10 @@ static void a_name_is_an_id_its_beginning_or_a_number(void **state)
         {
             {ID, NAME_WHOLE, 0},
             {"1", NAME_NUMBER, 1},
-            {"999999", NAME_NUMBER, 999999},
-            {"1234567", NAME_PREFIX, 0}, /* too long for a number of the list */
-            {"0123", NAME_NUMBER, 123},
-            {"conv_0123", NAME_PREFIX, 0}, /* how a beginning of digits alone is written */
+            {"999", NAME_NUMBER, 999},
+            {"1000", NAME_PREFIX, 0}, /* four digits are the beginning of an id, always */
+            {"0123", NAME_PREFIX, 0},
+            {"conv_0123", NAME_PREFIX, 0},
             {"3f2a", NAME_PREFIX, 0},
             {"conv_3f2a", NAME_PREFIX, 0},
             {"3f2", NAME_BAD, 0},
