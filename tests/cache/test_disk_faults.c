@@ -32,7 +32,7 @@ static bool exists(const char *path)
 
 static void put_byte(const char *path, off_t at, unsigned char flip)
 {
-    unsigned char c;
+    unsigned char c = 0;
     const int fd = open(path, O_RDWR);
     assert_true(fd >= 0 && pread(fd, &c, 1, at) == 1);
     c ^= flip;
