@@ -104,6 +104,25 @@ static void print_work(const json *j)
     printf("); %.0f written\n", number(tokens, "generated"));
 }
 
+/* A daemon of before has no such part. */
+static void print_disk(const json *disk)
+{
+    const char *paused = "; writing rests after an error";
+    if (!disk)
+        return;
+    if (number(disk, "limit_bytes") <= 0) {
+        puts("disk       no cache there");
+        return;
+    }
+    fputs("disk       cache ", stdout);
+    print_bytes(number(disk, "bytes"));
+    fputs(" of ", stdout);
+    print_bytes(number(disk, "limit_bytes"));
+    printf(" in %.0f blocks (%.0f read, %.0f written)%s\n", number(disk, "blocks"),
+           number(disk, "read"), number(disk, "written"),
+           json_bool(json_get(disk, "paused", NULL)) ? paused : "");
+}
+
 static void print_store(const json *j)
 {
     const json *memory = json_get(j, "memory", NULL), *history = json_get(j, "history", NULL);
@@ -115,6 +134,7 @@ static void print_store(const json *j)
     print_bytes(number(memory, "kv_bytes_max"));
     printf(" in %.0f blocks (%.0f evicted)\n", number(memory, "kv_blocks"),
            number(memory, "kv_evicted"));
+    print_disk(json_get(j, "disk", NULL));
     if (!history)
         return;
     printf("history    %.0f conversations, %.0f messages, ", number(history, "conversations"),

@@ -9,7 +9,8 @@
  *           3  running turns end with an error in their stream, what they have is stored
  *           4  waiting requests get a 503, output is flushed for at most a second
  *           5  history thread joined: the database is checkpointed and closed
- *           6  worker thread joined: the engine is closed
+ *           6  worker thread joined: what waits for the disk cache is written, for at most
+ *              LIMIT_DISK_STOP_MS, and the engine is closed
  *           7  sockets closed, our socket file unlinked if it is still ours, the lock released
  *           What takes longer than LIMIT_STOP_MS in all, or a second signal: _exit(1). Nothing that
  *           was committed is lost by it.
@@ -200,6 +201,14 @@ static void on_ready(struct daemon *d)
     char status[256];
     snprintf(status, sizeof(status), "ready: %.200s", i->name);
     notify_ready(status);
+    history_wake(d);
+}
+
+/* A turn may be at the worker, or wait for the history thread. */
+static void on_cancel(struct daemon *d)
+{
+    worker_interrupt(d);
+    history_wake(d);
 }
 
 /* Passes count by layer, loading by its progress: either moves while the worker lives. */
@@ -251,7 +260,7 @@ static int run_threads(struct daemon *d, const struct sockets *s, const struct k
         .handle_signals = true,
         .n_threads = 2,
         .stop_ms = LIMIT_STOP_MS,
-        .on_cancel = worker_interrupt,
+        .on_cancel = on_cancel,
         .on_ready = on_ready,
         .worker_progress = worker_progress,
     };
