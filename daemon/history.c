@@ -7,10 +7,14 @@
  *
  * A request waits there, whole, and its handler starts again from the beginning once the turn
  * before it has ended. Between two mails nobody waits behind a free claim.
+ *
+ * While the model loads, requests that need it wait in a list of their own, in the order they came.
+ * Turns among them are bounded by the loop's admission, the others (/tokenize …) by as many again.
  */
 #include "daemon/history.h"
 
 #include <semaphore.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,25 +41,76 @@ static struct {
     struct history h;
     pthread_t thread;
     sem_t opened;
+    struct mail wake;      /* MAIL_WAKE: one is enough, it says nothing but "look" */
+    atomic_bool is_waking; /* it is on its way */
     int rc; /* of memory_open */
     struct err err;
     char *path;
 } self;
 
-/* ---- routes ---- */
+/* A client that has gone gets no work done; its place in the queue is given back by an empty last
+ * reply, which the loop drops. */
+static void drop_request(struct history *h, struct request *r)
+{
+    struct buf none;
+    buf_init(&none, 16);
+    if (r->is_turn)
+        reply_post_last(h->d, REPLY_WHOLE, r->conn, 499, &none);
+    request_free(r);
+}
 
-#define ANY_STATE false
-#define NEEDS_MODEL true
+/* Takes those out of a list of requests whose clients have gone; returns its end. */
+static struct mail **drop_canceled(struct history *h, struct mail **at)
+{
+    while (*at) {
+        struct request *r = (struct request *)*at;
+        if (!atomic_load(&r->cancel->is_set)) {
+            at = &r->mail.next;
+            continue;
+        }
+        *at = r->mail.next;
+        drop_request(h, r);
+    }
+    return at;
+}
+
+/* ---- while the model loads ---- */
+
+enum need {
+    ANY_STATE,
+    ASKS_MODEL,  /* 503 while it loads: who asks for it wants to know, like /health */
+    NEEDS_MODEL, /* waits while it loads */
+};
+
+static int no_model_yet(struct history *h, struct request *r, enum need need,
+                        struct http_error *ret)
+{
+    const struct config *c = h->d->config;
+    struct mail **end = drop_canceled(h, &h->loading);
+    int n_others = 0;
+    for (struct mail *m = h->loading; m; m = m->next)
+        n_others += !((struct request *)m)->is_turn;
+    if (need == NEEDS_MODEL && (r->is_turn || n_others < c->parallel + c->queue)) {
+        r->mail.next = NULL;
+        *end = &r->mail;
+        return PARKED;
+    }
+    http_error_set(ret, 503, "model_loading", NULL, "the model is being loaded (%d %%)",
+                   atomic_load(&h->d->load_permille) / 10);
+    return ERR_BUSY;
+}
+
+/* ---- routes ---- */
 
 static const struct route {
     const char *method, *path;
     history_handler handle;
-    bool needs_model;
+    enum need need;
 } routes[] = {
     {"POST", "/v1/chat/completions", api_chat, NEEDS_MODEL},
     {"POST", "/v1/completions", api_completions, NEEDS_MODEL},
-    {"GET", "/v1/models", api_models, NEEDS_MODEL},
-    {"GET", "/v1/models/{}", api_model, NEEDS_MODEL},
+    {"GET", "/v1/models", api_models, ASKS_MODEL},
+    {"GET", "/v1/models/{}", api_model, ASKS_MODEL},
     {"GET", "/v1/hearth/status", api_status, ANY_STATE},
     {"POST", "/v1/responses", api_response_create, NEEDS_MODEL},
     {"POST", "/v1/responses/input_tokens", api_input_tokens, NEEDS_MODEL},
@@ -126,11 +181,8 @@ static int call_route(struct history *h, struct request *r, struct http_error *r
         is_known_path = true;
         if (strcmp(routes[i].method, r->method) != 0)
             continue;
-        if (routes[i].needs_model && !h->engine) {
-            http_error_set(ret, 503, "model_loading", NULL, "the model is being loaded (%d %%)",
-                           atomic_load(&h->d->load_permille) / 10);
-            return ERR_BUSY;
-        }
+        if (routes[i].need != ANY_STATE && !h->engine)
+            return no_model_yet(h, r, routes[i].need, ret);
         /* A parked request comes back here: the handler gets a copy of the path to cut. */
         char *path = strdup(r->path);
         if (!path) {
@@ -144,17 +196,6 @@ static int call_route(struct history *h, struct request *r, struct http_error *r
         return rc;
     }
     return not_found(r, is_known_path, ret);
-}
-
-/* A client that has gone gets no work done; its place in the queue is given back by an empty last
- * reply, which the loop drops. */
-static void drop_request(struct history *h, struct request *r)
-{
-    struct buf none;
-    buf_init(&none, 16);
-    if (r->is_turn)
-        reply_post_last(h->d, REPLY_WHOLE, r->conn, 499, &none);
-    request_free(r);
 }
 
 static void handle_request(struct history *h, struct request *r)
@@ -179,6 +220,19 @@ static void handle_request(struct history *h, struct request *r)
         reply_error(h->d, r->conn, &error, r->is_turn);
     }
     request_free(r);
+}
+
+/* The model is there, or never will be: those who waited for it go first. A failed load is told
+ * them by the loop, which then stops us. */
+static void run_loading(struct history *h)
+{
+    drop_canceled(h, &h->loading);
+    while (h->loading && (h->engine || h->is_stopping)) {
+        struct mail *m = h->loading;
+        h->loading = m->next;
+        m->next = NULL;
+        handle_request(h, (struct request *)m);
+    }
 }
 
 /* ---- claims ---- */
@@ -236,17 +290,7 @@ static struct request *claim_pop(struct claim *c)
 
 static void claim_drop_canceled(struct history *h, struct claim *c)
 {
-    struct mail **at = &c->waiting;
-    while (*at) {
-        struct request *r = (struct request *)*at;
-        if (!atomic_load(&r->cancel->is_set)) {
-            at = &r->mail.next;
-            continue;
-        }
-        *at = r->mail.next;
-        drop_request(h, r);
-    }
-    c->tail = at;
+    c->tail = drop_canceled(h, &c->waiting);
 }
 
 /* Lets go on who waits behind a conversation that has become free; frees claims that nobody holds
@@ -329,6 +373,10 @@ static void handle_mail(struct history *h, struct mail *m)
         h->is_stopping = true;
         free(m);
         break;
+    case MAIL_WAKE: /* who wakes us from here on gets another look */
+        atomic_store(&self.is_waking, false);
+        h->engine = atomic_load(&h->d->engine);
+        break;
     default:
         log_error("history: mail of unknown kind %d", m->kind);
         free(m);
@@ -338,10 +386,12 @@ static void handle_mail(struct history *h, struct mail *m)
 static void handle_all(struct history *h, struct mail *m)
 {
     h->engine = atomic_load(&h->d->engine);
+    run_loading(h); /* before those who come now */
     while (m) {
         struct mail *next = m->next;
         m->next = NULL;
         handle_mail(h, m);
+        run_loading(h);
         run_claims(h);
         atomic_fetch_add(&h->d->n.history_ticks, 1);
         m = next;
@@ -415,6 +465,15 @@ int history_start(struct daemon *d, struct err *e)
     if (rc)
         free(self.path);
     return rc;
+}
+
+void history_wake(struct daemon *d)
+{
+    if (atomic_exchange(&self.is_waking, true))
+        return;
+    self.wake = (struct mail){.kind = MAIL_WAKE};
+    if (!mailbox_push(&d->history, &self.wake))
+        atomic_store(&self.is_waking, false); /* it has ended */
 }
 
 void history_join(struct daemon *d)

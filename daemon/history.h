@@ -6,7 +6,7 @@
  *
  * Handlers (daemon/api_*.c) are listed in one table in history.c. A handler either answers, or
  * submits a turn, or is parked behind its conversation's running turn, or returns an error, which
- * the router then answers in OpenAI's shape. The router frees the request unless it was parked.
+ * the router then answers in OpenAI's shape. Requests that need the model wait until it is loaded. The router frees the request unless it was parked.
  */
 #ifndef HEARTH_DAEMON_HISTORY_H
 #define HEARTH_DAEMON_HISTORY_H
@@ -20,7 +20,8 @@
 struct history {
     struct daemon *d;
     struct memory *memory;
-    struct engine *engine; /* NULL while loading; never so for routes marked NEEDS_MODEL */
+    struct engine *engine; /* NULL while loading; never so in handlers of routes that need it */
+    struct mail *loading;  /* requests that wait for the model, oldest first */
     struct claim *claims;  /* conversations with a running turn, and who waits behind it */
     int n_turns_out;       /* at the worker */
     bool is_stopping;
@@ -35,6 +36,9 @@ struct history {
  * loop frees it). Later pushes are refused.
  */
 int history_start(struct daemon *d, struct err *e) MUST_USE;
+/* The model is loaded, or a client has gone: who waits is looked at. From any thread; takes no
+ * memory, so it can't fail. */
+void history_wake(struct daemon *d);
 /* Waits for the thread's end. Call before worker_join. */
 void history_join(struct daemon *d);
 

@@ -26,7 +26,7 @@ struct loop_options {
     bool handle_signals;                 /* SIGTERM, SIGINT; the process's last resort too */
     int n_threads;                       /* how many MAIL_STOPPED to wait for */
     int stop_ms;                         /* of last resort */
-    void (*on_cancel)(struct daemon *d); /* worker_interrupt; may be NULL */
+    void (*on_cancel)(struct daemon *d); /* a client has gone; may be NULL */
     void (*on_ready)(struct daemon *d);  /* the model is loaded; may be NULL */
     uint64_t (*worker_progress)(const struct daemon *d); /* for the watchdog; may be NULL: the
                                                           * ticks */

@@ -56,6 +56,7 @@ enum mail_kind {
     MAIL_REPLY,        /* any → loop: struct reply */
     MAIL_READY,        /* worker → loop: the state changed (loaded or failed) */
     MAIL_DISK,         /* disk → worker: a read or write is done (cache_take_mail) */
+    MAIL_WAKE,         /* any → history: look at who waits (history_wake; not to be freed) */
     MAIL_STOP,         /* loop → history, worker: finish and end */
     MAIL_STOPPED,      /* history, worker → loop */
 };

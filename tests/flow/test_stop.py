@@ -124,8 +124,6 @@ class Stop(unittest.TestCase):
                     return False
 
             d.until(loading, "loading")
-            status, reply = d.post("/v1/chat/completions", {"messages": [user("x")]})
-            self.assertEqual(status, 503, reply)
             self.stop_in_time(d)
 
 
