@@ -37,7 +37,7 @@ struct accepter {
 struct loop {
     struct net net;
     struct loop_options o;
-    struct event *mail, *term, *interrupt, *pause, *status, *watchdog, *flush;
+    struct event *mail, *term, *interrupt, *hangup, *pause, *status, *watchdog, *flush;
     struct accepter accepters[LISTENERS_MAX];
     struct watchdog fed;
     struct mail *stop_worker,
@@ -153,25 +153,28 @@ static void end_now(int sig)
 }
 
 /*
- * A second SIGTERM asks for what is being done, within a bound; only a person's Ctrl-C ends at
- * once. libevent puts the default handlers back, which would end us without saving: both signals
- * wait until ours are there.
+ * A second SIGTERM (or SIGHUP) asks for what is being done, within a bound; only a person's Ctrl-C
+ * ends at once. libevent puts the handlers from before it back, which would end us without saving:
+ * the signals wait until ours are there.
  */
 static void arm_last_resort(struct loop *l)
 {
     if (!l->o.handle_signals)
         return;
-    sigset_t both, before;
-    sigemptyset(&both);
-    sigaddset(&both, SIGTERM);
-    sigaddset(&both, SIGINT);
-    pthread_sigmask(SIG_BLOCK, &both, &before);
+    sigset_t all, before;
+    sigemptyset(&all);
+    sigaddset(&all, SIGTERM);
+    sigaddset(&all, SIGHUP);
+    sigaddset(&all, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
     event_del(l->term);
+    event_del(l->hangup);
     event_del(l->interrupt);
     struct sigaction act = {.sa_handler = end_now}, ignored = {.sa_handler = SIG_IGN};
     sigemptyset(&act.sa_mask);
     sigemptyset(&ignored.sa_mask);
     sigaction(SIGTERM, &ignored, NULL);
+    sigaction(SIGHUP, &ignored, NULL);
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGALRM, &act, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -250,7 +253,7 @@ static void begin_stop(struct loop *l, const char *why)
 static void on_signal(evutil_socket_t sig, short what, void *arg)
 {
     (void)what;
-    begin_stop(arg, sig == SIGINT ? "interrupt" : "asked to");
+    begin_stop(arg, sig == SIGINT ? "interrupt" : sig == SIGHUP ? "hangup" : "asked to");
 }
 
 /* ---- mail ---- */
@@ -334,6 +337,13 @@ static void on_watchdog(evutil_socket_t fd, short what, void *arg)
 
 /* ---- life ---- */
 
+/* nohup ignores it for us, so that we outlive a terminal. */
+static bool is_ignored(int sig)
+{
+    struct sigaction now;
+    return sigaction(sig, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 static int listen_all(struct loop *l, struct err *e)
 {
     for (int i = 0; i < l->o.n_listeners; i++) {
@@ -356,6 +366,7 @@ static int make_events(struct loop *l, struct err *e)
     l->mail = event_new(base, l->net.d->loop.fd, EV_READ | EV_PERSIST, on_mail, l);
     l->term = evsignal_new(base, SIGTERM, on_signal, l);
     l->interrupt = evsignal_new(base, SIGINT, on_signal, l);
+    l->hangup = evsignal_new(base, SIGHUP, on_signal, l);
     l->most_conns = most_connections();
     l->pause = evtimer_new(base, on_pause_over, l);
     l->status = evtimer_new(base, on_status, l);
@@ -363,13 +374,15 @@ static int make_events(struct loop *l, struct err *e)
     l->flush = evtimer_new(base, on_flush, l);
     l->stop_worker = new_stop();
     l->stop_history = new_stop();
-    if (!l->stop_worker || !l->stop_history || !l->mail || !l->term || !l->interrupt || !l->pause ||
-        !l->status || !l->watchdog || !l->flush)
+    if (!l->stop_worker || !l->stop_history || !l->mail || !l->term || !l->interrupt ||
+        !l->hangup || !l->pause || !l->status || !l->watchdog || !l->flush)
         return err_set(e, ERR_NOMEM, "the event loop: out of memory");
     event_add(l->mail, NULL);
     if (l->o.handle_signals) {
         event_add(l->term, NULL);
         event_add(l->interrupt, NULL);
+        if (!is_ignored(SIGHUP))
+            event_add(l->hangup, NULL);
     }
     start_timer(l->status, 0);
     uint64_t us = notify_watchdog_us();
@@ -435,8 +448,8 @@ void loop_free(struct loop *l)
     if (l->net.conns)
         conn_free_all(&l->net);
     stop_accepting(l);
-    struct event *events[] = {l->mail,   l->term,     l->interrupt, l->pause,
-                              l->status, l->watchdog, l->flush};
+    struct event *events[] = {l->mail,  l->term,   l->interrupt, l->hangup,
+                              l->pause, l->status, l->watchdog,  l->flush};
     for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++)
         if (events[i])
             event_free(events[i]);

@@ -2,7 +2,7 @@
  * The loop: the main thread's event loop. It accepts, reads requests, gives them to the history
  * thread, sends replies, and carries out the stop.
  *
- * Stopping (SIGTERM, SIGINT, or MAIL_STOP in d->loop):
+ * Stopping (SIGTERM, SIGHUP, SIGINT, or MAIL_STOP in d->loop):
  *     1  state = STOPPING, systemd is told, listeners off, idle connections closed; a timer of last
  *        resort ends the process after stop_ms
  *     2  MAIL_STOP to worker and history, the running pass and a loading model are interrupted
@@ -23,7 +23,7 @@ struct loop_options {
     const struct listener *listeners;
     int n_listeners;
     const struct keys *keys;             /* or NULL: no TCP */
-    bool handle_signals;                 /* SIGTERM, SIGINT; the process's last resort too */
+    bool handle_signals;                 /* those three; the process's last resort too */
     int n_threads;                       /* how many MAIL_STOPPED to wait for */
     int stop_ms;                         /* of last resort */
     void (*on_cancel)(struct daemon *d); /* a client has gone; may be NULL */

@@ -1,9 +1,10 @@
-"""SIGTERM: streams end with an error, whole answers with a 503, exit code 0 within the bound, the
+"""SIGTERM and SIGHUP: streams end with an error, whole answers with a 503, exit code 0 within the bound, the
 socket is gone.
 """
 
 import json
 import os
+import signal
 import time
 import unittest
 
@@ -19,9 +20,9 @@ BOUND_S = 5 if PATIENCE_S <= 60 else PATIENCE_S
 
 
 class Stop(unittest.TestCase):
-    def stop_in_time(self, d):
+    def stop_in_time(self, d, number=signal.SIGTERM):
         t = time.monotonic()
-        d.signal()
+        d.signal(number)
         self.assertEqual(d.wait_end(BOUND_S), 0, d.log())
         self.assertLess(time.monotonic() - t, BOUND_S)
         self.assertFalse(os.path.exists(d.socket_path))
@@ -110,6 +111,27 @@ class Stop(unittest.TestCase):
 
     def test_when_nothing_runs(self):
         with Scripted(SCRIPT) as d:
+            self.assertEqual(d.say([user("x")]), "ok")
+            self.stop_in_time(d)
+
+    def test_a_hangup_is_a_stop(self):
+        with Scripted(SCRIPT) as d:
+            s = d.chat_stream([user("forever")])
+            it = iter(s)
+            next(it)
+            for _ in range(3):
+                d.signal(signal.SIGHUP)
+            self.stop_in_time(d, signal.SIGHUP)
+            self.assertIn("error", list(it)[-1])
+
+    def test_an_ignored_hangup_stays_ignored(self):
+        before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+        try:
+            d = Scripted(SCRIPT)
+        finally:
+            signal.signal(signal.SIGHUP, before)
+        with d:
+            d.signal(signal.SIGHUP)
             self.assertEqual(d.say([user("x")]), "ok")
             self.stop_in_time(d)
 
