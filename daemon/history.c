@@ -110,7 +110,7 @@ static const struct route {
     {"POST", "/v1/chat/completions", api_chat, NEEDS_MODEL},
     {"POST", "/v1/completions", api_completions, NEEDS_MODEL},
     {"GET", "/v1/models", api_models, ASKS_MODEL},
-    {"GET", "/v1/models/{}", api_model, ASKS_MODEL},
+    {"GET", "/v1/models/{*}", api_model, ASKS_MODEL},
     {"GET", "/v1/hearth/status", api_status, ANY_STATE},
     {"POST", "/v1/responses", api_response_create, NEEDS_MODEL},
     {"POST", "/v1/responses/input_tokens", api_input_tokens, NEEDS_MODEL},
@@ -129,12 +129,16 @@ static const struct route {
     {"POST", "/tokenize", api_tokenize, NEEDS_MODEL},
 };
 
-/* Whether path has pattern's form; what stands at each {} (at least one byte, no '/') goes to args,
- * on the stack of `text`. */
+/* Whether path has pattern's form; what stands at each {} (at least one byte, no '/') and at {*}
+ * (at least one byte, to the end) goes to args and points into path. */
 static bool route_matches(const char *pattern, char *path, struct route_args *args)
 {
     args->n = 0;
     while (*pattern && *path) {
+        if (pattern[0] == '{' && pattern[1] == '*') {
+            args->v[args->n++] = path;
+            return true;
+        }
         if (pattern[0] == '{') {
             size_t n = strcspn(path, "/");
             if (n == 0)
@@ -151,9 +155,11 @@ static bool route_matches(const char *pattern, char *path, struct route_args *ar
 }
 
 /* The arguments end at the next '/': they are cut after the match, as a failed match must leave the
- * path whole. */
-static void route_cut(struct route_args *args)
+ * path whole. What {*} took stays as it is. */
+static void route_cut(const char *pattern, struct route_args *args)
 {
+    if (strchr(pattern, '*'))
+        return;
     for (int i = 0; i < args->n; i++) {
         char *end = strchr(args->v[i], '/');
         if (end)
@@ -190,7 +196,7 @@ static int call_route(struct history *h, struct request *r, struct http_error *r
             return ERR_NOMEM;
         }
         route_matches(routes[i].path, path, &args);
-        route_cut(&args);
+        route_cut(routes[i].path, &args);
         int rc = routes[i].handle(h, r, &args, ret);
         free(path);
         return rc;

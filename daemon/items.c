@@ -68,10 +68,15 @@ static int parse_answer(const json *item, const char *field, struct arena *a,
     if ((rc = body_str(item, "status", name, &status, ret)) ||
         (rc = body_object(item, "hearth", &hearth, ret)))
         return rc;
+    bool is_whole = !status || strcmp(status, "completed") == 0;
+    if (!is_whole && strcmp(status, "incomplete") != 0 && strcmp(status, "in_progress") != 0)
+        return body_refused(ret, "invalid_value", name,
+                            "%s: \"%.*s\" is none of completed, incomplete, in_progress", name,
+                            SHOWN_BYTES, status);
+    m->status = is_whole ? MEMORY_COMPLETE : MEMORY_INTERRUPTED;
     snprintf(name, sizeof(name), "%s.hearth.model", field);
     if (hearth && (rc = body_str(hearth, "model", name, &model, ret)))
         return rc;
-    m->status = status && strcmp(status, "incomplete") == 0 ? MEMORY_INTERRUPTED : MEMORY_COMPLETE;
     m->model = model ? arena_str(a, model) : NULL;
     return model && !m->model ? out_of_memory(ret) : 0;
 }
@@ -241,10 +246,10 @@ static int query(const struct request *r, const char *name, struct arena *a, con
 
 static int page_limit(const char *text, int *ret, struct http_error *ret_error)
 {
-    char *end;
+    size_t n = strspn(text, "0123456789"); /* strtol would take "+5" and " 5" as well */
     errno = 0;
-    long v = strtol(text, &end, 10);
-    if (errno || *end || end == text || v < 1 || v > MEMORY_PAGE_MAX)
+    long v = strtol(text, NULL, 10);
+    if (errno || text[n] || n == 0 || v < 1 || v > MEMORY_PAGE_MAX)
         return body_refused(ret_error, "invalid_value", "limit",
                             "limit: \"%.*s\" is not a whole number from 1 to %d", SHOWN_BYTES, text,
                             MEMORY_PAGE_MAX);

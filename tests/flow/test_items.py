@@ -164,6 +164,32 @@ class Items(unittest.TestCase):
             "after",
         )
 
+    def test_limits_are_digits_in_range(self):
+        c = self.make()["id"]
+        for text in ("%2B5", "+5", "%205", "5%20", "", "-1", "0", "101", "1e1", "9" * 30):
+            for path in ("/v1/conversations", f"/v1/conversations/{c}/items"):
+                e = self.error(400, "GET", f"{path}?limit={text}")
+                self.assertEqual(e["param"], "limit", text)
+        self.assertEqual(self.d.get("/v1/conversations?limit=05")[0], 200)
+
+    def test_an_answer_s_status_is_a_known_one(self):
+        def answer(status):
+            return {"role": "assistant", "content": "a", "status": status}
+
+        e = self.error(
+            400, "POST", "/v1/conversations", {"items": [user("q"), answer("nonsense")]}
+        )
+        self.assertEqual(e["param"], "items[1].status")
+        self.assertIn("nonsense", e["message"])
+        for status, read in (
+            ("completed", "completed"),
+            (None, "completed"),
+            ("incomplete", "incomplete"),
+            ("in_progress", "incomplete"),
+        ):
+            c = self.make(items=[user("q"), answer(status)])["id"]
+            self.assertEqual(self.items(c, "?order=asc")["data"][1]["status"], read)
+
     def test_the_list_goes_by_last_use(self):
         ids = [self.make(metadata={"n": str(i)})["id"] for i in range(4)]
         self.d.post("/v1/responses", {"input": "capital?", "conversation": ids[1]})

@@ -354,7 +354,10 @@ class Requests(unittest.TestCase):
         self.assertEqual((status, r["object"], r["data"][0]["object"]), (200, "list", "model"))
         name = r["data"][0]["id"]
         self.assertEqual(self.d.get("/v1/models/" + name)[1]["id"], name)
-        self.assertEqual(self.d.get("/v1/models/nobody")[1]["error"]["code"], "model_not_found")
+        for other in ("nobody", "a/b", name + "/x", "a/"):
+            status, r = self.d.get("/v1/models/" + other)
+            self.assertEqual((status, r["error"]["code"]), (404, "model_not_found"), other)
+            self.assertIn(f'"{other}"', r["error"]["message"])
         self.assertEqual(self.ask(model="gpt-4o")[1]["model"], name)
 
     def test_unknown_paths(self):
