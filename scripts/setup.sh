@@ -18,10 +18,12 @@ is_sudo() { [ "$(id -u)" = 0 ] && [ -n "${SUDO_UID:-}" ] && [ "$SUDO_UID" != 0 ]
 
 as_user() {
     if is_sudo; then
-        local home
+        local home runtime=()
         home=$(getent passwd "$SUDO_UID" | cut -d: -f6)
+        # sudo drops it, and the socket is there for whoever comes without sudo.
+        [ ! -d "/run/user/$SUDO_UID" ] || runtime=("XDG_RUNTIME_DIR=/run/user/$SUDO_UID")
         setpriv --reuid "$SUDO_UID" --regid "$SUDO_GID" --init-groups \
-            env HOME="$home" USER="${SUDO_USER:-}" LOGNAME="${SUDO_USER:-}" "$@"
+            env HOME="$home" USER="${SUDO_USER:-}" LOGNAME="${SUDO_USER:-}" "${runtime[@]}" "$@"
     else
         "$@"
     fi
@@ -31,9 +33,9 @@ as_user() {
 # network when all is there.
 need_packages() {
     local missing=() p root=() installed log why
-    # One call for all: about 20 ms.
+    # One call for all: about 20 ms. Its status is 1 when one of them is missing.
     installed=$(dpkg-query -W -f '${db:Status-Abbrev} ${Package}\n' "$@" 2>/dev/null |
-        awk '$1 == "ii" { print $2 }')
+        awk '$1 == "ii" { print $2 }') || true
     for p in "$@"; do
         grep -qxF "$p" <<<"$installed" || missing+=("$p")
     done
@@ -61,6 +63,9 @@ need_packages() {
     rm -f "$log"
 }
 
+# What build compiles; empty: everything, also the tests.
+build_targets=()
+
 # build DIR [MESON OPTIONS…]: configures once, compiles what changed. Quiet unless it fails.
 build() {
     local dir=$1; shift
@@ -71,8 +76,9 @@ build() {
             die "meson setup $dir failed (above)"
     fi
     # A dry run first: with nothing to do there is nothing to say.
-    if ! as_user ninja -C "$dir" -n | grep -q 'no work to do'; then
+    if ! as_user ninja -C "$dir" -n "${build_targets[@]}" | grep -q 'no work to do'; then
         say "building $dir"
-        as_user ninja -C "$dir" -j "$(nproc)" --quiet >&2 || die "the build in $dir failed (above)"
+        as_user ninja -C "$dir" -j "$(nproc)" --quiet "${build_targets[@]}" >&2 ||
+            die "the build in $dir failed (above)"
     fi
 }
