@@ -115,8 +115,8 @@ static int remove_entry(struct disk *d, const uint8_t id[HASH_BYTES], struct err
     return rc;
 }
 
-/* What rested longest goes. false: nothing is left that could. */
-static bool evict(struct disk *d)
+/* What rested longest goes. *ret_bytes: what it took. false: nothing is left that could. */
+static bool evict(struct disk *d, uint64_t *ret_bytes)
 {
     static struct log_limit limit = {.burst = 3};
     uint8_t id[HASH_BYTES];
@@ -125,6 +125,7 @@ static bool evict(struct disk *d)
     const struct disk_entry *n = d->index.oldest;
     if (n) {
         memcpy(id, n->id, sizeof id);
+        *ret_bytes = n->bytes;
     }
     pthread_mutex_unlock(&d->lock);
     if (!n) {
@@ -161,20 +162,25 @@ static int free_bytes(const struct disk *d, uint64_t *ret, struct err *e)
 /* Room for one more file, in the budget and beside the reserve. */
 static int make_room(struct disk *d, uint64_t n_bytes, struct err *e)
 {
-    uint64_t n_free = 0;
+    uint64_t n_free = 0, n_gone = 0, freed = 0;
     while (bytes_used(d) + n_bytes > d->n.bytes_max) {
-        if (!evict(d)) {
+        if (!evict(d, &n_gone)) {
             return err_set(e, ERR_LIMIT, "%llu bytes don't fit into the %llu of --disk",
                            (unsigned long long)n_bytes, (unsigned long long)d->n.bytes_max);
         }
     }
     int rc = free_bytes(d, &n_free, e);
-    while (!rc && n_free < d->o.reserve_bytes + n_bytes) {
-        if (!evict(d)) {
-            return err_set(e, ERR_LIMIT, "%llu bytes are free, --disk-reserve keeps %llu",
-                           (unsigned long long)n_free, (unsigned long long)d->o.reserve_bytes);
-        }
-        rc = free_bytes(d, &n_free, e);
+    const uint64_t wanted = d->o.reserve_bytes + n_bytes;
+    if (rc || n_free >= wanted) {
+        return rc;
+    }
+    /* As much as is missing, and no more: some file systems give space back only later. */
+    for (; n_free + freed < wanted && evict(d, &n_gone); freed += n_gone) {
+    }
+    rc = free_bytes(d, &n_free, e);
+    if (!rc && n_free < wanted) {
+        rc = err_set(e, ERR_LIMIT, "%llu bytes are free, --disk-reserve keeps %llu",
+                     (unsigned long long)n_free, (unsigned long long)d->o.reserve_bytes);
     }
     return rc;
 }
@@ -429,6 +435,7 @@ static int learn(struct disk *d, struct err *e)
 {
     const int64_t t0 = clock_us();
     struct buf saved;
+    uint64_t n_gone = 0;
     char *path = NULL;
     int rc = disk_file_scan(d->dir, &d->index, e);
     if (rc) {
@@ -448,7 +455,7 @@ static int learn(struct disk *d, struct err *e)
     }
     const size_t n_found = d->index.n_entries;
     const int64_t t1 = clock_us();
-    while (d->index.bytes > d->n.bytes_max && evict(d)) {
+    while (d->index.bytes > d->n.bytes_max && evict(d, &n_gone)) {
     }
     log_info("disk cache: %zu blocks known after %.1f ms, %.0f of %.0f MiB used", n_found,
              (double)(t1 - t0) / 1e3, (double)d->index.bytes / (1 << 20),
