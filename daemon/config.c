@@ -400,8 +400,7 @@ static int read_flags(int argc, char **argv, const char *values[N_ROWS], struct 
     }
     if (optind < argc)
         return err_set(e, ERR_INVAL,
-                       "\"%s\": hearthd takes flags, or one of bench, perplexity, probe first",
-                       argv[optind]);
+                       "\"%s\": hearthd takes flags, or bench or probe first", argv[optind]);
     return CONFIG_RUN;
 }
 
@@ -517,7 +516,7 @@ void config_help(struct buf *b)
 {
     buf_str(b, "hearthd — a local chat daemon\n\n"
                "    hearthd --model FILE [flags]\n"
-               "    hearthd bench | perplexity | probe …      offline, no socket\n\n"
+               "    hearthd bench | probe …                   offline, no socket\n\n"
                "Every flag has the same name in hearth.conf (name = value); flag before file "
                "before default.\n\n");
     for (size_t i = 0; i < N_ROWS; i++) {
