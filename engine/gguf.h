@@ -36,8 +36,6 @@ void gguf_close(struct gguf *g);
 uint64_t gguf_file_bytes(const struct gguf *g);
 const unsigned char *gguf_file_data(const struct gguf *g);
 const struct stat *gguf_stat(const struct gguf *g); /* of the descriptor that was mapped */
-/* Where the tensors' bytes begin; before it are metadata only. */
-uint64_t gguf_data_offset(const struct gguf *g);
 
 /* NULL when there is none of that name. */
 const struct gguf_tensor *gguf_tensor(const struct gguf *g, const char *name);

@@ -67,11 +67,6 @@ const struct stat *gguf_stat(const struct gguf *g)
     return &g->st;
 }
 
-uint64_t gguf_data_offset(const struct gguf *g)
-{
-    return g->data_offset;
-}
-
 const struct gguf_tensor *gguf_tensor(const struct gguf *g, const char *name)
 {
     const struct gguf_tensor key = {.name = name}, *k = &key;

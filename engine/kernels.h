@@ -19,7 +19,8 @@
  *      thread.
  *
  * One source (kern_impl*.h) over a small vector header (vec_c.h, vec_avx2.h; AVX-512 would be one
- * more) compiled once for each: kern_c.c, kern_avx2.c.
+ * more) compiled once for each: kern_c.c, kern_c_fma.c (the same with FMA instructions),
+ * kern_avx2.c.
  */
 #ifndef HEARTH_ENGINE_KERNELS_H
 #define HEARTH_ENGINE_KERNELS_H
@@ -29,9 +30,6 @@
 
 #include "base/err.h"
 #include "engine/mat.h"
-
-#define KERN_BLOCK 32  /* k of one integer product */
-#define KERN_COLUMNS 16 /* columns of a group */
 
 /* What a row's 32 activations were quantised by. */
 struct act_block {

@@ -43,7 +43,6 @@ static void home_is_the_last_resort(void **state)
     (void)state;
     expect(path_state_dir, "/h/.local/state/hearth");
     expect(path_cache_dir, "/h/.cache/hearth");
-    expect(path_models_dir, "/h/.local/share/hearth/models");
     expect(path_config_file, "/etc/hearth/hearth.conf");
     expect_socket(NULL, "/h/.local/state/hearth/hearth.sock");
     expect_socket("/s", "/s/hearth.sock");
@@ -54,11 +53,9 @@ static void xdg_comes_before_home(void **state)
     (void)state;
     setenv("XDG_STATE_HOME", "/xs", 1);
     setenv("XDG_CACHE_HOME", "/xc", 1);
-    setenv("XDG_DATA_HOME", "/xd", 1);
     setenv("XDG_RUNTIME_DIR", "/xr", 1);
     expect(path_state_dir, "/xs/hearth");
     expect(path_cache_dir, "/xc/hearth");
-    expect(path_models_dir, "/xd/hearth/models");
     expect_socket(NULL, "/xr/hearth/hearth.sock");
     expect_socket("/s", "/xr/hearth/hearth.sock");
 }
@@ -165,8 +162,7 @@ static void absurd_lengths_are_refused(void **state)
 static void no_memory_is_an_error_and_touches_nothing(void **state)
 {
     (void)state;
-    int (*const find[])(char **, struct err *) = {path_state_dir, path_cache_dir, path_models_dir,
-                                                  path_config_file};
+    int (*const find[])(char **, struct err *) = {path_state_dir, path_cache_dir, path_config_file};
     for (size_t i = 0; i < ARRAY_LEN(find); i++) {
         bool came = true;
         for (int at = 0; came; at++) {
