@@ -129,10 +129,66 @@ const json *json_get(const json *object, const char *key, struct err *e)
     return json_type(found) == JSON_NULL ? NULL : found;
 }
 
-bool json_has_duplicate(const json *object, const char *key)
+static int compare_keys(const void *a, const void *b)
 {
-    const cJSON *found = json_type(object) == JSON_OBJECT ? find(object->child, key) : NULL;
-    return found && find(found->next, key);
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The object's doubled key, or NULL. room: as many pointers as it has members. */
+static const char *doubled_key(const cJSON *object, const char **room)
+{
+    size_t n = 0;
+    for (const cJSON *it = object->child; it; it = it->next)
+        room[n++] = it->string;
+    qsort(room, n, sizeof(*room), compare_keys);
+    for (size_t i = 1; i < n; i++)
+        if (strcmp(room[i - 1], room[i]) == 0)
+            return room[i];
+    return NULL;
+}
+
+/* The number of members of the largest object, or the first doubled key: one walk over the tree,
+ * without room only to measure. */
+static size_t walk_objects(const cJSON *root, const char **room, const char **ret_key)
+{
+    const cJSON *up[JSON_DEPTH_MAX + 1];
+    size_t most = 0;
+    int depth = 0;
+    for (const cJSON *it = root; it;) {
+        if (json_type(it) == JSON_OBJECT) {
+            size_t n = json_count(it);
+            most = n > most ? n : most;
+            if (room && (*ret_key = doubled_key(it, room)))
+                return most;
+        }
+        if (json_first(it)) {
+            assert(depth <= JSON_DEPTH_MAX);
+            up[depth++] = it;
+            it = json_first(it);
+            continue;
+        }
+        while (depth > 0 && !it->next)
+            it = up[--depth];
+        it = depth > 0 ? it->next : NULL;
+    }
+    return most;
+}
+
+int json_check_keys(const json *j, const char **ret_key, struct err *e)
+{
+    const char *key = NULL;
+    size_t n = walk_objects(j, NULL, NULL);
+    if (n < 2)
+        return 0;
+    const char **room = sys.malloc(n * sizeof(*room));
+    if (!room)
+        return err_set(e, ERR_NOMEM, "out of memory for %zu keys", n);
+    walk_objects(j, room, &key);
+    free(room);
+    if (!key)
+        return 0;
+    *ret_key = key;
+    return err_set(e, ERR_INVAL, "the key \"%s\" occurs twice", key);
 }
 
 const json *json_first(const json *j)

@@ -4,7 +4,7 @@
  * json_parse first makes one pass over the bytes and refuses, with the offset: invalid UTF-8, any
  * NUL (raw or \u0000), nesting > 64, more than 100,000 values, anything after the value; then
  * parses. Look-ups are case-sensitive. A key that occurs twice in an object is an error of the
- * look-up that meets it. Integers are exact within ±(2^53 − 1) in both directions.
+ * look-up that meets it, or of json_check_keys, anywhere in the tree. Integers are exact within ±(2^53 − 1) in both directions.
  */
 #ifndef HEARTH_BASE_JSON_H
 #define HEARTH_BASE_JSON_H
@@ -42,7 +42,9 @@ const char *json_type_name(enum json_type t);
 /* Borrowed, or NULL when absent *or null* (null is absent). A doubled key: *e is set (ERR_INVAL,
  * naming it) if e isn't NULL, and NULL returned; without e the first counts. */
 const json *json_get(const json *object, const char *key, struct err *e);
-bool json_has_duplicate(const json *object, const char *key);
+/* 0, or ERR_INVAL: a key occurs twice in an object somewhere in the tree; *ret_key is that key,
+ * borrowed. ERR_NOMEM. Each object's keys are sorted: n log n. */
+int json_check_keys(const json *j, const char **ret_key, struct err *e) MUST_USE;
 
 size_t json_count(const json *array_or_object);
 /* for (const json *it = json_first(a); it; it = json_next(it)) */

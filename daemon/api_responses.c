@@ -111,8 +111,6 @@ static int read_conversation(const json *o, const char **ret, struct http_error 
 static int read_input(struct ask *ask, struct http_error *ret)
 {
     const json *j = json_get(ask->body, "input", NULL);
-    if (json_has_duplicate(ask->body, "input"))
-        return body_refused(ret, "invalid_value", "input", "input occurs twice");
     if (!j)
         return 0;
     if (json_type(j) == JSON_STRING)

@@ -83,13 +83,19 @@ int body_parse(const struct request *r, json **ret_json, struct http_error *ret)
         json_free(j);
         return ERR_INVAL;
     }
+    const char *key = NULL;
+    if ((rc = json_check_keys(j, &key, &e))) { /* which of the two is meant? */
+        rc = rc == ERR_NOMEM ? out_of_memory(ret) : body_error(ret, &e, key);
+        json_free(j);
+        return rc;
+    }
     *ret_json = j;
     return 0;
 }
 
 /* ---- typed fields ---- */
 
-/* The member, NULL when absent or null; a key that occurs twice is an error. */
+/* The member, NULL when absent or null. */
 static int member(const json *o, const char *key, const json **ret_value, struct http_error *ret)
 {
     struct err e = {0};

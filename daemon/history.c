@@ -43,7 +43,7 @@ static struct {
     sem_t opened;
     struct mail wake;      /* MAIL_WAKE: one is enough, it says nothing but "look" */
     atomic_bool is_waking; /* it is on its way */
-    int rc; /* of memory_open */
+    int rc;                /* of memory_open */
     struct err err;
     char *path;
 } self;

@@ -288,7 +288,7 @@ static size_t n_chars(const char *s)
     return n;
 }
 
-static int check_pair(const json *map, const json *member, struct http_error *ret)
+static int check_pair(const json *member, struct http_error *ret)
 {
     const char *key = json_key(member);
     if (json_type(member) != JSON_STRING)
@@ -304,9 +304,6 @@ static int check_pair(const json *map, const json *member, struct http_error *re
             ret, "invalid_value", "metadata",
             "metadata: the value of \"%.*s\" has %zu characters; at most %d are taken", SHOWN_BYTES,
             key, n_chars(json_str(member)), LIMIT_METADATA_VALUE);
-    if (json_has_duplicate(map, key))
-        return body_refused(ret, "invalid_value", "metadata", "metadata: \"%.*s\" occurs twice",
-                            SHOWN_BYTES, key);
     return 0;
 }
 
@@ -323,7 +320,7 @@ int metadata_parse(const json *o, struct arena *a, const char **ret, struct http
                             "metadata: %zu pairs, at most %d are taken", json_count(map),
                             LIMIT_METADATA_PAIRS);
     for (const json *it = json_first(map); it; it = json_next(it))
-        if ((rc = check_pair(map, it, ret_error)))
+        if ((rc = check_pair(it, ret_error)))
             return rc;
     buf_init(&b, METADATA_BYTES);
     json_write(map, &b);

@@ -79,12 +79,61 @@ static void a_doubled_key_is_an_error_of_the_look_up_that_meets_it(void **state)
     assert_int_equal(e.code, ERR_INVAL);
     assert_non_null(strstr(e.text, "\"a\""));
     assert_true(json_double(json_get(j, "a", NULL)) == 1);
-    assert_true(json_has_duplicate(j, "a"));
-    assert_true(json_has_duplicate(j, "n"));
-    assert_false(json_has_duplicate(j, "b"));
-    assert_false(json_has_duplicate(j, "c"));
-    assert_false(json_has_duplicate(NULL, "c"));
     json_free(j);
+}
+
+/* The doubled key of a text, or "". */
+static const char *doubled_in(const char *text)
+{
+    static char found[64];
+    json *j = parse(text);
+    const char *key = NULL;
+    struct err e;
+    int rc = json_check_keys(j, &key, &e);
+    assert_int_equal(rc, key ? ERR_INVAL : 0);
+    if (key)
+        assert_non_null(strstr(e.text, key));
+    snprintf(found, sizeof(found), "%s", key ? key : "");
+    json_free(j);
+    return found;
+}
+
+static void a_doubled_key_is_found_anywhere(void **state)
+{
+    (void)state;
+    assert_string_equal(doubled_in("{}"), "");
+    assert_string_equal(doubled_in("[]"), "");
+    assert_string_equal(doubled_in("1"), "");
+    assert_string_equal(doubled_in("{\"a\":{\"a\":{\"a\":1},\"b\":2},\"A\":[{\"a\":1},{\"a\":2}]}"),
+                        "");
+    assert_string_equal(doubled_in("{\"a\":1,\"\\u0061\":1}"), "a");
+    assert_string_equal(doubled_in("{\"n\":null,\"m\":1,\"n\":null}"), "n");
+    assert_string_equal(doubled_in("[[],{},[1,{\"x\":[{\"k\":1,\"l\":{},\"k\":2}]}],3]"), "k");
+    assert_string_equal(doubled_in("{\"x\":{\"y\":{}},\"z\":{\"k\":[],\"k\":{}}}"), "k");
+    struct buf b;
+    buf_init(&b, 1000);
+    for (int i = 0; i < JSON_DEPTH_MAX - 1; i++)
+        buf_str(&b, "[");
+    buf_str(&b, "{\"k\":1,\"k\":1}");
+    for (int i = 0; i < JSON_DEPTH_MAX - 1; i++)
+        buf_str(&b, "]");
+    assert_string_equal(doubled_in(b.data), "k");
+    buf_done(&b);
+}
+
+static void many_keys_are_checked(void **state)
+{
+    (void)state;
+    struct buf b;
+    buf_init(&b, 8u << 20);
+    buf_str(&b, "{\"k1\":0");
+    for (int i = 99998; i > 1; i--)
+        buf_printf(&b, ",\"k%d\":0", i);
+    buf_str(&b, "}");
+    assert_string_equal(doubled_in(b.data), "");
+    b.data[b.len - 5] = '1'; /* "k2" */
+    assert_string_equal(doubled_in(b.data), "k1");
+    buf_done(&b);
 }
 
 static void members_and_items_are_walked_in_order(void **state)
@@ -542,6 +591,8 @@ int main(void)
         cmocka_unit_test(types_have_their_names),
         cmocka_unit_test(keys_are_case_sensitive_and_null_is_absent),
         cmocka_unit_test(a_doubled_key_is_an_error_of_the_look_up_that_meets_it),
+        cmocka_unit_test(a_doubled_key_is_found_anywhere),
+        cmocka_unit_test(many_keys_are_checked),
         cmocka_unit_test(members_and_items_are_walked_in_order),
         cmocka_unit_test(values_of_another_type_read_as_nothing),
         cmocka_unit_test(integers_are_exact_up_to_2_to_the_53),

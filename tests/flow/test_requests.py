@@ -177,6 +177,27 @@ class Requests(unittest.TestCase):
             "/v1/chat/completions", '{"messages":[{"role":"user","content":"x"}],"seed":1,"seed":2}'
         )
         self.assertEqual((status, reply["error"]["param"]), (400, "seed"), reply)
+        whole = '{"messages":[{"role":"user","content":"x"}],%s}'
+        for text, key in (
+            ('"response_format":{"type":"text","type":"json_object"}', "type"),
+            ('"logit_bias":{"1":0,"2":0,"1":1}', "1"),
+            ('"stream_options":{"include_usage":true,"include_usage":false}', "include_usage"),
+            ('"hearth":{"cache":true,"cache":null}', "cache"),
+            ('"unknown":[[{"a":{"b":1,"c":2,"b":1}}]]', "b"),
+        ):
+            status, reply = self.d.post("/v1/chat/completions", whole % text)
+            self.assertEqual((status, reply["error"]["param"]), (400, key), reply)
+            self.assertIn(f'"{key}"', reply["error"]["message"])
+        for path, text, key in (
+            ("/v1/chat/completions", '{"messages":[{"role":"user","content":"x","role":"system"}]}',
+             "role"),
+            ("/v1/responses", '{"input":"x","text":{"format":{"type":"text","type":"x"}}}', "type"),
+            ("/v1/responses", '{"input":"x","input":"y"}', "input"),
+            ("/v1/conversations", '{"metadata":{"a":"1","a":"2"}}', "a"),
+            ("/tokenize", '{"content":"x","content":"y"}', "content"),
+        ):
+            status, reply = self.d.post(path, text)
+            self.assertEqual((status, reply["error"]["param"]), (400, key), reply)
 
     def test_token_limits(self):  # B44
         for n in (1, 2, 3):
