@@ -123,6 +123,8 @@ const char *err_name(int code)
         return "canceled";
     case ERR_UNSUPPORTED:
         return "unsupported";
+    case ERR_FULL:
+        return "full";
     default:
         return "unknown";
     }

@@ -18,6 +18,7 @@ enum {
     ERR_INVAL = -7,       /* the caller's input is wrong */
     ERR_CANCELED = -8,    /* the abort flag was seen */
     ERR_UNSUPPORTED = -9, /* known, not implemented: named in the text */
+    ERR_FULL = -10,       /* no room on the disk, or in the quota; said by memory/ */
 };
 
 #define ERR_TEXT_BYTES 512

@@ -107,8 +107,8 @@ static const char *hint(const char *code, const char *message)
         return "the daemon has only just started: try again in a moment";
     if (!strcmp(code, "invalid_api_key"))
         return "give the key with --api-key-file";
-    /* The operating system's words, at whichever file it happened. */
-    if (strcasestr(message, "no space left on"))
+    /* Or the operating system's words, at whichever file it happened. */
+    if (!strcmp(code, "disk_full") || strcasestr(message, "no space left on"))
         return "the disk of the history is full: free some space; nothing of this was stored";
     return NULL;
 }

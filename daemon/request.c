@@ -184,6 +184,9 @@ void http_error_from(struct http_error *h, const struct err *e)
     case ERR_BUSY:
         http_error_set(h, 503, "busy", NULL, "%s", e->text);
         break;
+    case ERR_FULL:
+        http_error_set(h, 500, "disk_full", NULL, "%s", e->text);
+        break;
     default:
         http_error_set(h, 500, e->code == ERR_NOMEM ? "out_of_memory" : NULL, NULL, "%s", e->text);
     }

@@ -104,7 +104,7 @@ struct http_error {
 void http_error_set(struct http_error *h, int status, const char *code, const char *param,
                     const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 /* From a library's error: NOTFOUND 404, INVAL 400, LIMIT 400, UNSUPPORTED 400, BUSY 503, NOMEM and
- * others 500. */
+ * others 500 (FULL with code disk_full). */
 void http_error_from(struct http_error *h, const struct err *e);
 void http_error_write(const struct http_error *h, struct buf *body);
 void reply_error(struct daemon *d, uint64_t conn, const struct http_error *h, bool ends_turn);

@@ -12,6 +12,7 @@
 #include "memory/db.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,6 +50,8 @@ static int code_of(int sqlite_code)
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
         return ERR_CORRUPT;
+    case SQLITE_FULL:
+        return ERR_FULL;
     case SQLITE_TOOBIG:
         return ERR_LIMIT;
     case SQLITE_CONSTRAINT:
@@ -59,16 +62,27 @@ static int code_of(int sqlite_code)
     }
 }
 
+/* Disk, quota, the limit of a file's size: SQLite has a code for the first only. */
+static bool is_full(int errnum)
+{
+    return errnum == ENOSPC || errnum == EDQUOT || errnum == EFBIG;
+}
+
 /* The error of the last call on this connection. */
 static int failed(struct db *db, int sqlite_code, struct err *e)
 {
+    const int last = errno;
     int code = code_of(sqlite_code);
     int errnum = db->handle ? sqlite3_system_errno(db->handle) : 0;
     const char *text = db->handle ? sqlite3_errmsg(db->handle) : sqlite3_errstr(sqlite_code);
-    if ((sqlite_code & 0xff) == SQLITE_FULL)
+    if (code == ERR_FULL)
         return err_set(e, code, "%s: no space left on the device", db->path);
     if (code == ERR_BUSY)
         return err_set(e, code, "%s is held by another program", db->path);
+    if (errnum == 0 && is_full(last)) /* a commit's: SQLite has forgotten it */
+        errnum = last;
+    if (code == ERR_IO && is_full(errnum))
+        return err_set(e, ERR_FULL, "%s: %s", db->path, strerror(errnum));
     if (code == ERR_IO && errnum != 0)
         return err_sys(e, errnum, "%s: %s", db->path, text);
     return err_set(e, code, "%s: %s", db->path, text);
@@ -167,6 +181,7 @@ const char *db_path(const struct db *db)
 
 int db_exec(struct db *db, const char *sql, struct err *e)
 {
+    errno = 0;
     int code = sqlite3_exec(db->handle, sql, NULL, NULL, NULL);
     return code == SQLITE_OK ? 0 : failed(db, code, e);
 }
@@ -227,6 +242,7 @@ int db_checkpoint(struct db *db, bool is_truncate, struct err *e)
 {
     int mode = is_truncate ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE;
     sqlite3_busy_timeout(db->handle, DB_BUSY_TIDY_MS);
+    errno = 0;
     int code = sqlite3_wal_checkpoint_v2(db->handle, "main", mode, NULL, NULL);
     sqlite3_busy_timeout(db->handle, DB_BUSY_MS);
     return code == SQLITE_OK ? 0 : failed(db, code, e);
@@ -297,6 +313,7 @@ int stmt_step(struct stmt *s, struct err *e)
     if (code != SQLITE_OK)
         return err_set(e, code_of(code), "%s: a value can't be stored: %s", s->db->path,
                        sqlite3_errstr(code));
+    errno = 0;
     code = sqlite3_step(s->handle);
     if (code == SQLITE_ROW)
         return 1;

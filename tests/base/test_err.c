@@ -113,6 +113,7 @@ static void every_code_has_a_name(void **state)
         assert_string_not_equal(err_name(code), "unknown");
     assert_string_equal(err_name(ERR_NOMEM), "nomem");
     assert_string_equal(err_name(ERR_UNSUPPORTED), "unsupported");
+    assert_string_equal(err_name(ERR_FULL), "full");
     assert_string_equal(err_name(0), "ok");
     assert_string_equal(err_name(-10), "unknown");
 }

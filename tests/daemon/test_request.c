@@ -81,7 +81,8 @@ static void library_errors_map_to_statuses(void **state)
     (void)state;
     static const int map[][2] = {{ERR_NOTFOUND, 404},    {ERR_INVAL, 400},   {ERR_LIMIT, 400},
                                  {ERR_UNSUPPORTED, 400}, {ERR_BUSY, 503},    {ERR_NOMEM, 500},
-                                 {ERR_IO, 500},          {ERR_CORRUPT, 500}, {ERR_CANCELED, 500}};
+                                 {ERR_IO, 500},          {ERR_CORRUPT, 500}, {ERR_CANCELED, 500},
+                                 {ERR_FULL, 500}};
     for (size_t i = 0; i < ARRAY_LEN(map); i++) {
         struct err e = {.code = map[i][0], .text = "why"};
         struct http_error h;

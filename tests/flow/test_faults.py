@@ -106,7 +106,7 @@ class FullDisk(unittest.TestCase):
                     )
                     seen.add("not stored")
                 elif status != 200:
-                    self.assertGreaterEqual(status, 500, r)
+                    self.assertEqual((status, r["error"]["code"]), (500, "disk_full"), r)
                     seen.add("refused")
                 if len(seen) == 2:
                     break

@@ -34,7 +34,7 @@ static void a_full_disk_is_an_error_and_loses_nothing(void **state)
         limit_files(RLIM_INFINITY);
         if (rc == 0)
             break;
-        assert_int_equal(rc, ERR_IO);
+        assert_int_equal(rc, ERR_FULL);
         assert_int_equal(m.row, -7);
         assert_int_equal(get_conversation(c.id).n_messages, 1);
     }
@@ -62,7 +62,7 @@ static void an_answer_that_finds_no_room_keeps_its_flushed_part(void **state)
                                       .n_text = sizeof(text),
                                       .finish = "stop"};
     limit_files(100 << 10);
-    ASSERT_ERR(memory_answer_end(here.m, &end, &here.e), ERR_IO);
+    ASSERT_ERR(memory_answer_end(here.m, &end, &here.e), ERR_FULL);
     limit_files(RLIM_INFINITY);
     place_reopen();
     ASSERT_OK(memory_message_find(here.m, OWNER, answer.id, &found, &here.a, &here.e));
@@ -84,7 +84,7 @@ static void opening_without_room_fails_and_can_be_repeated(void **state)
         memory_close(m);
         if (rc == 0)
             break;
-        assert_int_equal(rc, ERR_IO);
+        assert_int_equal(rc, ERR_FULL);
     }
     place_open();
     add_conversation();
