@@ -51,7 +51,7 @@ void hex_write(const void *data, size_t n, char *ret)
     ret[2 * n] = '\0';
 }
 
-static int hex_digit(char c)
+int hex_digit(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';

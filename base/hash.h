@@ -25,6 +25,8 @@ void hash_end(struct hash_state *s, uint8_t ret[HASH_BYTES]);
 
 /* 2 * n lower-case hex digits and a NUL. */
 void hex_write(const void *data, size_t n, char *ret);
+/* 0 to 15; -1 when it is none. */
+int hex_digit(char c);
 /* Exactly 2 * n hex digits; false otherwise. */
 bool hex_parse(const char *hex, size_t n_digits, void *ret, size_t n);
 

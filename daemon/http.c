@@ -15,6 +15,7 @@
 #include <strings.h>
 
 #include "base/buf.h"
+#include "base/hash.h"
 #include "base/sys.h"
 #include "base/utf8.h"
 
@@ -496,17 +497,6 @@ char *http_take_body(struct http *h, size_t *ret_len)
 {
     buf_add(&h->body, "", 0);
     return buf_take(&h->body, ret_len);
-}
-
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
 }
 
 int http_unescape(const char *s, size_t n, bool is_form, char **ret)
