@@ -75,7 +75,7 @@ int probe_take_bool(const json *o, const char *field, bool *ret, struct err *e)
     return 0;
 }
 
-void probe_add_ids(json *o, const char *field, const struct ids *ids)
+static void add_ids(json *o, const char *field, const struct ids *ids)
 {
     json *a = json_array();
     for (size_t i = 0; i < ids->n; i++)
@@ -108,7 +108,7 @@ static int op_tokenize(struct probe *p, const struct offline_line *l, json *answ
     ids_init(&ids);
     rc = tok_encode(engine_tok(p->engine), text, n, special, &ids, e);
     if (rc == 0)
-        probe_add_ids(answer, "ids", &ids);
+        add_ids(answer, "ids", &ids);
     ids_done(&ids);
     free(text);
     return rc;
@@ -170,7 +170,7 @@ static int op_render(struct probe *p, const struct offline_line *l, json *answer
         rc = chat_render(engine_chat(p->engine), m, n, add_prompt, &r, e);
     if (rc == 0) {
         json_set_strn(answer, "text", text.data ? text.data : "", text.len);
-        probe_add_ids(answer, "ids", &ids);
+        add_ids(answer, "ids", &ids);
     }
     for (size_t i = 0; i < n; i++)
         free((char *)m[i].text);

@@ -19,8 +19,7 @@ struct probe {
 int probe_take_ids(const json *o, const char *field, struct ids *ret, struct err *e) MUST_USE;
 int probe_take_int(const json *o, const char *field, int64_t max, int *ret, struct err *e) MUST_USE;
 int probe_take_bool(const json *o, const char *field, bool *ret, struct err *e) MUST_USE;
-/* Parts of the answer: a list of ids; [first, second] at the end of a list. */
-void probe_add_ids(json *o, const char *field, const struct ids *ids);
+/* A part of the answer: [first, second] at the end of a list. */
 void probe_add_pair(json *list, double first, double second);
 
 /* Operations: they fill the answer, or fail. */

@@ -62,7 +62,8 @@ static bool is_space(char c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == '\v' || c == '\f';
 }
 
-int template_line(const struct template_run *r, const char *at)
+/* The source line of `at`, from 1. */
+static int line_of(const struct template_run *r, const char *at)
 {
     int line = 1;
     for (const char *p = r->args->source; p < at; p++)
@@ -73,7 +74,7 @@ int template_line(const struct template_run *r, const char *at)
 int template_unknown(const struct template_run *r, const char *what, const char *at, size_t n,
                      struct err *e)
 {
-    return err_set(e, ERR_UNSUPPORTED, "line %d: %s \"%.*s\"", template_line(r, at), what,
+    return err_set(e, ERR_UNSUPPORTED, "line %d: %s \"%.*s\"", line_of(r, at), what,
                    (int)(n < 40 ? n : 40), at);
 }
 
@@ -84,8 +85,8 @@ int template_step(struct template_run *r, struct err *e)
                : err_set(e, ERR_LIMIT, "it takes more than %d steps", TEMPLATE_STEPS_MAX);
 }
 
-int template_set_var(struct template_run *r, const char *name, size_t len, const struct value *v,
-                     struct err *e)
+static int set_var(struct template_run *r, const char *name, size_t len, const struct value *v,
+                   struct err *e)
 {
     if (r->n_vars == TEMPLATE_VARS_MAX)
         return err_set(e, ERR_LIMIT, "it sets more than %d variables", TEMPLATE_VARS_MAX);
@@ -287,8 +288,8 @@ static int enter_step(struct program *p, struct loop *l, struct err *e)
     struct value item = {.kind = VALUE_MESSAGE, .i = l->list.i + l->i},
                  loop = {.kind = VALUE_LOOP, .i = l->i, .n = l->list.n};
     p->run.n_vars = l->n_vars;
-    int rc = template_set_var(&p->run, l->name, l->len, &item, e);
-    return rc < 0 ? rc : template_set_var(&p->run, "loop", 4, &loop, e);
+    int rc = set_var(&p->run, l->name, l->len, &item, e);
+    return rc < 0 ? rc : set_var(&p->run, "loop", 4, &loop, e);
 }
 
 static int run_for(struct program *p, size_t *pc, struct err *e)
@@ -357,7 +358,7 @@ static int run_set(struct program *p, const struct node *node, struct err *e)
     if (len == 0 || n < 2 || *s != '=')
         return template_unknown(&p->run, "set", node->s, node->n, e);
     int rc = template_eval(&p->run, s + 1, n - 1, &v, e);
-    return rc < 0 ? rc : template_set_var(&p->run, name, len, &v, e);
+    return rc < 0 ? rc : set_var(&p->run, name, len, &v, e);
 }
 
 static int run_print(struct program *p, const struct node *node, struct err *e)
@@ -416,7 +417,7 @@ static int set_globals(struct template_run *r, struct err *e)
     };
     int rc = 0;
     for (size_t i = 0; i < sizeof globals / sizeof *globals && rc == 0; i++)
-        rc = template_set_var(r, globals[i].name, strlen(globals[i].name), &globals[i].value, e);
+        rc = set_var(r, globals[i].name, strlen(globals[i].name), &globals[i].value, e);
     return rc;
 }
 

@@ -42,8 +42,6 @@ struct template_run {
     int n_steps;
 };
 
-/* The source line of `at`, from 1. */
-int template_line(const struct template_run *r, const char *at);
 /* ERR_UNSUPPORTED "line N: what", with the source's text at `at`. */
 int template_unknown(const struct template_run *r, const char *what, const char *at, size_t n,
                      struct err *e);
@@ -57,8 +55,5 @@ bool value_is_true(const struct value *v);
 /* What {{ v }} prints; ERR_UNSUPPORTED for a list or an object. */
 int value_text(const struct template_run *r, const struct value *v, const char *at,
                struct value *ret_string, struct err *e) MUST_USE;
-
-int template_set_var(struct template_run *r, const char *name, size_t len, const struct value *v,
-                     struct err *e) MUST_USE;
 
 #endif

@@ -12,17 +12,7 @@ struct memory {
                        * checkpoint */
 };
 
-/* messages.c: the columns that message_read takes, in its order. */
-#define MESSAGE_COLUMNS                                                                            \
-    "m.row, m.parent, m.conversation, m.id, m.role, m.status, m.finish, m.model, m.created_at, "   \
-    "m.text"
-int message_read(struct stmt *s, struct memory_message *ret, struct arena *a,
-                 struct err *e) MUST_USE;
-/* Inserts within the caller's transaction; ret->text is the caller's. The conversation's activity
- * is not touched. */
-int message_insert(struct memory *m, const struct memory_new_message *msg,
-                   struct memory_message *ret, struct arena *a, struct err *e) MUST_USE;
-/* Deletes one row within the caller's transaction; its children get its parent. */
+/* messages.c: deletes one row within the caller's transaction; its children get its parent. */
 int message_delete(struct memory *m, int64_t row, struct err *e) MUST_USE;
 
 /* conversations.c: the conversation was used now. Within the caller's transaction; ERR_NOTFOUND

@@ -10,7 +10,13 @@
 
 #include "base/clock.h"
 
-int message_read(struct stmt *s, struct memory_message *ret, struct arena *a, struct err *e)
+/* What message_read takes, in its order. */
+#define MESSAGE_COLUMNS                                                                            \
+    "m.row, m.parent, m.conversation, m.id, m.role, m.status, m.finish, m.model, m.created_at, "   \
+    "m.text"
+
+static int message_read(struct stmt *s, struct memory_message *ret, struct arena *a,
+                        struct err *e)
 {
     struct memory_message msg = {
         .row = column_int(s, 0),
@@ -60,8 +66,10 @@ static int check_message(const struct memory_new_message *msg, struct err *e)
     return 0;
 }
 
-int message_insert(struct memory *m, const struct memory_new_message *msg,
-                   struct memory_message *ret, struct arena *a, struct err *e)
+/* Inserts within the caller's transaction; ret->text is the caller's. The conversation's activity
+ * is not touched. */
+static int message_insert(struct memory *m, const struct memory_new_message *msg,
+                          struct memory_message *ret, struct arena *a, struct err *e)
 {
     struct memory_message out = {
         .parent = msg->parent,
