@@ -4,7 +4,8 @@
  * json_parse first makes one pass over the bytes and refuses, with the offset: invalid UTF-8, any
  * NUL (raw or \u0000), nesting > 64, more than 100,000 values, anything after the value; then
  * parses. Look-ups are case-sensitive. A key that occurs twice in an object is an error of the
- * look-up that meets it, or of json_check_keys, anywhere in the tree. Integers are exact within ±(2^53 − 1) in both directions.
+ * look-up that meets it, or of json_check_keys, anywhere in the tree. Integers are exact within
+ * ±(2^53 − 1) in both directions.
  */
 #ifndef HEARTH_BASE_JSON_H
 #define HEARTH_BASE_JSON_H

@@ -6,7 +6,8 @@
  *
  * Handlers (daemon/api_*.c) are listed in one table in history.c. A handler either answers, or
  * submits a turn, or is parked behind its conversation's running turn, or returns an error, which
- * the router then answers in OpenAI's shape. Requests that need the model wait until it is loaded. The router frees the request unless it was parked.
+ * the router then answers in OpenAI's shape. Requests that need the model wait until it is loaded.
+ * The router frees the request unless it was parked.
  */
 #ifndef HEARTH_DAEMON_HISTORY_H
 #define HEARTH_DAEMON_HISTORY_H

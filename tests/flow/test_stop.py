@@ -1,5 +1,5 @@
-"""SIGTERM and SIGHUP: streams end with an error, whole answers with a 503, exit code 0 within the bound, the
-socket is gone.
+"""SIGTERM and SIGHUP: streams end with an error, whole answers with a 503, exit code 0 within the
+bound, the socket is gone.
 """
 
 import json
