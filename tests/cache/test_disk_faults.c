@@ -411,23 +411,23 @@ static void kills_at_random_points_leave_right_blocks(void **state)
     int n_disk = 0;
     tier_init(&t, 64);
     tier_close(&t, 0);
-    for (int round = 0; round < 40; round++) {
+    for (int round = 0; round < 200; round++) {
         const pid_t child = fork();
         if (child == 0) {
             tier_open(&t);
             for (int i = 0;; i++) {
-                tier_ids(ids, N_IDS, 1000 * (round % 8 * 10 + i % 10));
+                tier_ids(ids, N_IDS, 1000 * (round * 4 + i % 4));
                 tier_turn(&t, "a", 1, ids, N_IDS);
                 tier_settle(&t);
             }
         }
-        const struct timespec nap = {0, fake_below(&seed, 12000000)};
+        const struct timespec nap = {0, fake_below(&seed, 8000000)};
         nanosleep(&nap, NULL);
         kill(child, SIGKILL);
         waitpid(child, NULL, 0);
         tier_open(&t);
-        for (int i = 0; i < 10; i++) {
-            tier_ids(ids, N_IDS, 1000 * (round % 8 * 10 + i));
+        for (int i = 0; i < 4; i++) {
+            tier_ids(ids, N_IDS, 1000 * (round * 4 + i));
             n_disk += tier_turn(&t, "a", 1, ids, N_IDS).n_disk;
         }
         assert_int_equal(tier_stats(&t).n_disk_bad, 0); /* a rename is whole or isn't */
