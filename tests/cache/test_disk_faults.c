@@ -421,7 +421,7 @@ static void kills_at_random_points_leave_right_blocks(void **state)
                 tier_settle(&t);
             }
         }
-        const struct timespec nap = {0, fake_below(&seed, 8000000)};
+        const struct timespec nap = {0, fake_below(&seed, 20000000)};
         nanosleep(&nap, NULL);
         kill(child, SIGKILL);
         waitpid(child, NULL, 0);
