@@ -264,7 +264,11 @@ class Start(unittest.TestCase):
         try:
             clients = []
             deadline = time.monotonic() + PATIENCE_S
-            while not os.path.exists(path) and time.monotonic() < deadline:
+            # Bound isn't listening yet: the name is there a moment before it can be called.
+            while time.monotonic() < deadline:
+                with socket.socket(socket.AF_UNIX) as c:
+                    if c.connect_ex(path) == 0:
+                        break
                 time.sleep(0.005)
             for _ in range(100):  # more than it can accept; those wait in the backlog
                 c = socket.socket(socket.AF_UNIX)
