@@ -227,8 +227,8 @@ int memory_response_add(struct memory *m, const char *owner, const struct memory
 int memory_response_find(struct memory *m, const char *owner, const char *id,
                          struct memory_response *ret, struct arena *a, struct err *e) MUST_USE;
 /* Removes the response; of a hidden conversation also the messages that only it could name, and the
- * conversation with its last response, and the blocks that only it used. ret: as for a conversation;
- * NULL is fine. */
+ * conversation with its last response, and the blocks that only it used. ret: as for a
+ * conversation; NULL is fine. */
 int memory_response_remove(struct memory *m, const char *owner, const char *id,
                            struct memory_removed *ret, struct err *e) MUST_USE;
 
