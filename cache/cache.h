@@ -151,6 +151,25 @@ struct cache_stats {
 };
 void cache_stats(const struct cache *c, struct cache_stats *ret);
 
+/*
+ * The ids of the blocks that the lease's positions ids[0, n_tokens) have or will have in the tree:
+ * whole ones, then the tail; ids NULL: of those that are shared already. ret[n_max * HASH_BYTES]
+ * takes them, returns how many.
+ */
+size_t cache_lease_ids(const struct cache_lease *l, const int32_t *ids, uint8_t *ret, size_t n_max);
+
+/* What went, in RAM, on disk or both; bytes of KV. */
+struct cache_removed {
+    size_t n_blocks;
+    uint64_t bytes;
+};
+/*
+ * Removes these blocks from tree and disk (the files soon: the disk keeps its order). ids[n *
+ * HASH_BYTES] are put in order; ids that aren't there are fine. What a running turn leases, or
+ * another block hangs from, stays, with its file, until it ages out or is removed again.
+ */
+void cache_remove(struct cache *c, uint8_t *ids, size_t n, struct cache_removed *ret);
+
 /* Evicts every unleased block of a root, or of all roots when NULL. Returns how many went. */
 size_t cache_drop(struct cache *c, const struct cache_root *root);
 

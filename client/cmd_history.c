@@ -128,17 +128,28 @@ int cmd_show(struct client *c, int argc, char **argv)
 
 /* ---- delete ---- */
 
+static void print_deleted(const char *id, const json *hearth)
+{
+    double n = json_double(json_get(hearth, "messages", NULL));
+    double n_blocks = json_double(json_get(hearth, "blocks", NULL));
+    double bytes = json_double(json_get(hearth, "kv_bytes", NULL));
+    printf("deleted %s: %.0f message%s", id, n, n == 1 ? "" : "s");
+    if (n_blocks > 0)
+        printf(", %.0f KV block%s (%.*f MiB)", n_blocks, n_blocks == 1 ? "" : "s",
+               bytes < 10 * 1048576.0, bytes / 1048576);
+    printf("\n");
+}
+
 static int delete_one(struct client *c, const char *id)
 {
     json *j = NULL;
     char *path = api_path("/v1/conversations/", id, "");
     int code = path ? api_call(c, "DELETE", path, NULL, &j) : EXIT_REFUSED;
     const json *hearth = json_get(j, "hearth", NULL);
-    double n = json_double(json_get(hearth, "messages", NULL));
     if (!code && c->is_json)
         code = api_print_json(c, j);
     else if (!code)
-        printf("deleted %s: %.0f message%s\n", id, n, n == 1 ? "" : "s");
+        print_deleted(id, hearth);
     if (!code && !c->is_json && json_bool(json_get(hearth, "remains", NULL)))
         fprintf(stderr, "hearth: another program reads the history: the deleted text stays in its "
                         "log file until that ends\n");

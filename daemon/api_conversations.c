@@ -7,6 +7,7 @@
  * and no longer shown.
  */
 #include "daemon/body.h"
+#include "daemon/forget.h"
 #include "daemon/history.h"
 #include "daemon/items.h"
 #include "daemon/limits.h"
@@ -229,19 +230,14 @@ int api_conversation_delete(struct history *h, struct request *r, const struct r
                             struct http_error *ret)
 {
     struct err e;
-    int64_t n = 0;
-    if (memory_conversation_remove(h->memory, r->owner, args->v[0], &n, &e))
+    struct memory_removed gone;
+    if (memory_conversation_remove(h->memory, r->owner, args->v[0], &gone, &e))
         return items_error(ret, &e, "conversation_id");
     json *o = json_object();
     json_set_str(o, "id", args->v[0]);
     json_set_str(o, "object", "conversation.deleted");
     json_set_bool(o, "deleted", true);
-    json *hearth = json_set(o, "hearth", json_object());
-    json_set_int(hearth, "messages", n);
-    /* true: another program reads the database, and the text leaves its write-ahead log once it
-     * doesn't. */
-    json_set_bool(hearth, "remains", memory_has_remains(h->memory));
-    history_reply_json(h, r, 200, o);
+    forget_and_reply(h, r, o, &gone);
     return HANDLED;
 }
 

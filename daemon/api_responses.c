@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "daemon/body.h"
+#include "daemon/forget.h"
 #include "daemon/history.h"
 #include "daemon/items.h"
 #include "daemon/limits.h"
@@ -467,13 +468,14 @@ int api_response_delete(struct history *h, struct request *r, const struct route
                         struct http_error *ret)
 {
     struct err e;
-    if (memory_response_remove(h->memory, r->owner, args->v[0], &e))
+    struct memory_removed gone;
+    if (memory_response_remove(h->memory, r->owner, args->v[0], &gone, &e))
         return items_error(ret, &e, "response_id");
     json *o = json_object();
     json_set_str(o, "id", args->v[0]);
     json_set_str(o, "object", "response");
     json_set_bool(o, "deleted", true);
-    history_reply_json(h, r, 200, o);
+    forget_and_reply(h, r, o, &gone);
     return HANDLED;
 }
 

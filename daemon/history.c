@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/paths.h"
+#include "daemon/forget.h"
 #include "daemon/limits.h"
 #include "daemon/turn_end.h"
 #include "daemon/wire.h"
@@ -374,6 +375,10 @@ static void handle_mail(struct history *h, struct mail *m)
     case MAIL_TURN_DONE:
         h->n_turns_out--;
         turn_end(h, (struct turn *)m);
+        break;
+    case MAIL_FORGOTTEN:
+        h->n_turns_out--;
+        forget_done(h, (struct forget *)m);
         break;
     case MAIL_STOP:
         h->is_stopping = true;

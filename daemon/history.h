@@ -24,7 +24,7 @@ struct history {
     struct engine *engine; /* NULL while loading; never so in handlers of routes that need it */
     struct mail *loading;  /* requests that wait for the model, oldest first */
     struct claim *claims;  /* conversations with a running turn, and who waits behind it */
-    int n_turns_out;       /* at the worker */
+    int n_turns_out;       /* at the worker, and deletions that are there */
     bool is_stopping;
 };
 

@@ -53,6 +53,8 @@ enum mail_kind {
     MAIL_TURN,         /* history → worker: struct turn, ready to run */
     MAIL_TURN_FLUSH,   /* worker → history: partial answer */
     MAIL_TURN_DONE,    /* worker → history: struct turn, ended */
+    MAIL_FORGET,       /* history → worker: struct forget, blocks of what was deleted */
+    MAIL_FORGOTTEN,    /* worker → history: the same, done */
     MAIL_REPLY,        /* any → loop: struct reply */
     MAIL_READY,        /* worker → loop: the state changed (loaded or failed) */
     MAIL_DISK,         /* disk → worker: a read or write is done (cache_take_mail) */

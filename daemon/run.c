@@ -153,11 +153,34 @@ bool run_is_restoring(struct run *r)
     return false;
 }
 
+/*
+ * Names the blocks that hold a stored conversation, for the history's account of who uses what: all
+ * that will be in the tree, or (ids NULL) those that are. A run that yielded may end with less than
+ * it once had: the longest counts. Without memory for them they only age out.
+ */
+static void note_blocks(struct run *r, const int32_t *ids)
+{
+    struct turn *t = r->t;
+    if (!t->store.is_on || !t->params.use_cache)
+        return;
+    size_t n_max = (size_t)run_seq(r)->n_tokens / KV_BLOCK + 1;
+    uint8_t *blocks = malloc(n_max * HASH_BYTES);
+    size_t n = blocks ? cache_lease_ids(r->lease, ids, blocks, n_max) : 0;
+    if (n == 0 || n < t->n_blocks) {
+        free(blocks);
+        return;
+    }
+    free(t->blocks);
+    t->blocks = blocks;
+    t->n_blocks = n;
+}
+
 void run_leave(struct run *r)
 {
     if (!r->lease)
         return;
     bool keep = r->t->params.use_cache;
+    note_blocks(r, r->ids.v);
     cache_lease_close(r->lease, keep ? r->ids.v : NULL, keep);
     r->lease = NULL;
 }
@@ -166,6 +189,7 @@ void run_abandon(struct run *r)
 {
     if (!r->lease)
         return;
+    note_blocks(r, NULL);
     cache_lease_abandon(r->lease);
     cache_lease_close(r->lease, NULL, false);
     r->lease = NULL;

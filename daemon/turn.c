@@ -49,6 +49,7 @@ void turn_free(struct turn *t)
     ids_done(&t->prompt);
     ids_done(&t->out);
     buf_done(&t->text);
+    free(t->blocks);
     arena_done(&t->arena);
     free(t);
 }

@@ -142,6 +142,9 @@ struct turn {
     enum turn_finish finish;
     struct http_error error; /* finish == TURN_FAILED */
     struct turn_stats stats;
+    /* Stored turns: the cache's blocks up to the answer's end; owned, [n_blocks * HASH_BYTES]. */
+    uint8_t *blocks;
+    size_t n_blocks;
 
     int wire_seq; /* sequence_number of the next event; touched only by `wire` */
 };

@@ -5,6 +5,7 @@
 #include "daemon/turn_end.h"
 
 #include "base/log.h"
+#include "daemon/forget.h"
 #include "daemon/wire.h"
 
 static enum memory_status status_of(const struct turn *t)
@@ -54,8 +55,23 @@ static int store_answer(struct history *h, struct turn *t, struct err *e)
         .ids = t->out.v,
         .n_ids = turn_n_stored_ids(t, engine_tok(h->engine)),
         .turn = &statistics,
+        .blocks = t->blocks,
+        .n_blocks = t->n_blocks,
     };
     return memory_answer_end(h->memory, &answer, e);
+}
+
+/* The conversation was deleted while its answer was written: what the deletion couldn't remove, as
+ * the turn held it, goes now. */
+static void forget_late(struct history *h, struct turn *t)
+{
+    struct err e;
+    size_t n = 0;
+    if (t->n_blocks == 0 || memory_blocks_unused(h->memory, t->blocks, t->n_blocks, &n, &e))
+        return;
+    forget_blocks(h, t->blocks, n);
+    t->blocks = NULL;
+    t->n_blocks = 0;
 }
 
 /* A stateless client sends the text back as its history: the chain with the answer in it leads to
@@ -82,6 +98,8 @@ static void store(struct history *h, struct turn *t)
         log_error("an answer of conversation %s could not be stored: %s", t->store.answer.id,
                   e.text);
         t->store.has_failed = true;
+        if (e.code == ERR_NOTFOUND)
+            forget_late(h, t);
     }
     if (t->on_end && t->on_end(h, t, &e)) {
         log_error("%s could not be stored: %s", t->id, e.text);

@@ -13,6 +13,7 @@
 #include "daemon/batch.h"
 #include "daemon/budget.h"
 #include "daemon/config.h"
+#include "daemon/forget.h"
 #include "daemon/limits.h"
 #include "daemon/request.h"
 
@@ -166,6 +167,27 @@ static bool load_and_tell(struct work *w)
 
 /* ---- serving ---- */
 
+/* Without a model there is no cache, and what the disk has is left alone. */
+static void forget(struct work *w, struct forget *f)
+{
+    struct cache_stats s;
+    f->gone = (struct cache_removed){0};
+    if (w->cache) {
+        cache_remove(w->cache, f->blocks, f->n_blocks, &f->gone);
+        cache_stats(w->cache, &s);
+        atomic_store(&w->d->n.kv_blocks, s.n_blocks + s.n_tails);
+        atomic_store(&w->d->n.kv_bytes, s.bytes_used);
+        batch_wake(&w->batch);
+    }
+    f->mail.kind = MAIL_FORGOTTEN;
+    if (mailbox_push(&w->d->history, &f->mail))
+        return;
+    log_error("worker: the history thread has ended before its deletions");
+    json_free(f->reply);
+    free(f->blocks);
+    free(f);
+}
+
 static void handle_mail(struct work *w, struct mail *m, bool is_loaded)
 {
     struct turn *t = (struct turn *)m;
@@ -177,6 +199,9 @@ static void handle_mail(struct work *w, struct mail *m, bool is_loaded)
             turn_fail(t, 503, "stopping", "the daemon is stopping");
             batch_hand_back(w->d, t);
         }
+        break;
+    case MAIL_FORGET:
+        forget(w, (struct forget *)m);
         break;
     case MAIL_DISK:
         cache_take_mail(w->cache, m);

@@ -79,6 +79,8 @@ int memory_answer_end(struct memory *m, const struct memory_answer *answer, stru
         rc = tokens_insert(m, answer->row, answer->render, answer->ids, answer->n_ids, e);
     if (rc == 0 && answer->turn)
         rc = insert_turn(m, answer->row, answer->turn, e);
+    if (rc == 0 && answer->n_blocks > 0)
+        rc = blocks_insert(m, answer, e);
     if (rc == 0 && answer->response)
         rc = response_insert(m, answer->owner, answer->response, e);
     return db_end(m->db, rc, e);

@@ -8,6 +8,7 @@
  */
 #include "memory/internal.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -178,8 +179,8 @@ int memory_conversation_set(struct memory *m, int64_t row, const char *title, co
     return db_end(m->db, rc, e);
 }
 
-static int delete_found(struct memory *m, const char *owner, const char *id, int64_t *ret_n,
-                        struct err *e)
+static int delete_found(struct memory *m, const char *owner, const char *id,
+                        struct memory_removed *ret, struct err *e)
 {
     struct stmt *s =
         db_stmt(m->db,
@@ -190,34 +191,34 @@ static int delete_found(struct memory *m, const char *owner, const char *id, int
     stmt_str(s, 2, owner);
     int rc = stmt_step(s, e);
     int64_t row = rc == 1 ? column_int(s, 0) : 0;
-    int64_t n = rc == 1 ? column_int(s, 1) : 0;
+    ret->n_messages = rc == 1 ? column_int(s, 1) : 0;
     stmt_end(s);
     if (rc == 0)
         return err_set(e, ERR_NOTFOUND, "no conversation '%s'", nothing_named(id));
+    if (rc == 1)
+        rc = blocks_only_of(m, row, ret, e);
     if (rc < 0)
         return rc;
     s = db_stmt(m->db, "DELETE FROM conversation WHERE row = ?1", e);
     stmt_int(s, 1, row);
-    rc = stmt_run(s, e);
-    if (rc == 0)
-        *ret_n = n;
-    return rc;
+    return stmt_run(s, e);
 }
 
 int memory_conversation_remove(struct memory *m, const char *owner, const char *id,
-                               int64_t *ret_n_messages, struct err *e)
+                               struct memory_removed *ret, struct err *e)
 {
-    int64_t n = 0;
+    struct memory_removed gone = {.n_messages = 0};
     int rc = db_begin(m->db, DB_FULL, e);
     if (rc < 0)
         return rc;
-    rc = db_end(m->db, delete_found(m, owner, id, &n, e), e);
-    if (rc < 0)
-        return rc;
-    store_wipe(m);
-    if (ret_n_messages)
-        *ret_n_messages = n;
-    return 0;
+    rc = db_end(m->db, delete_found(m, owner, id, &gone, e), e);
+    if (rc == 0)
+        store_wipe(m);
+    if (rc == 0 && ret)
+        *ret = gone;
+    else
+        free(gone.blocks);
+    return rc;
 }
 
 /* Where the page starts: the named conversation's place in the order. */

@@ -29,6 +29,13 @@ int tokens_read(struct stmt *s, int column, struct ids *ret, struct err *e) MUST
 int response_insert(struct memory *m, const char *owner, const struct memory_response *r,
                     struct err *e) MUST_USE;
 
+/* blocks.c: within the caller's transaction. */
+int blocks_insert(struct memory *m, const struct memory_answer *answer, struct err *e) MUST_USE;
+/* The blocks of a conversation that no other uses. ret->blocks: malloc'ed, or NULL when there are
+ * none. Read them before the conversation goes. */
+int blocks_only_of(struct memory *m, int64_t conversation, struct memory_removed *ret,
+                   struct err *e) MUST_USE;
+
 /* store.c: after a delete, outside of any transaction: takes what was deleted out of the -wal, now
  * or later. */
 void store_wipe(struct memory *m);

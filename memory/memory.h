@@ -91,10 +91,17 @@ int memory_conversation_by_row(struct memory *m, int64_t row, struct memory_conv
 /* NULL leaves a field as it is. */
 int memory_conversation_set(struct memory *m, int64_t row, const char *title, const char *metadata,
                             struct err *e) MUST_USE;
+/* What a removal took along. blocks: the cache's ids that no conversation uses any more, sorted;
+ * [n_blocks * HASH_BYTES], the caller frees them. */
+struct memory_removed {
+    int64_t n_messages;
+    uint8_t *blocks;
+    size_t n_blocks;
+};
 /* Rows, full-text segments when they exist, WAL remains (secure_delete, checkpoint TRUNCATE).
- * *ret_n_messages counts what went. */
+ * ret: what went; NULL is fine. */
 int memory_conversation_remove(struct memory *m, const char *owner, const char *id,
-                               int64_t *ret_n_messages, struct err *e) MUST_USE;
+                               struct memory_removed *ret, struct err *e) MUST_USE;
 /* A page, newest first (or oldest first): up to limit <= 100 after the conversation named `after`
  * (NULL: from the start). *ret_more: there are others. */
 #define MEMORY_PAGE_MAX 100
@@ -185,6 +192,9 @@ struct memory_answer {
     const struct memory_turn *turn;         /* or NULL */
     const struct memory_response *response; /* or NULL; belongs to `owner` */
     const char *owner;
+    /* The cache's blocks that hold the conversation up to here: ids, [n_blocks * HASH_BYTES]. */
+    const uint8_t *blocks;
+    size_t n_blocks;
 };
 /* ERR_NOTFOUND: it has ended already, or its conversation was deleted meanwhile. */
 int memory_answer_end(struct memory *m, const struct memory_answer *answer, struct err *e) MUST_USE;
@@ -217,9 +227,18 @@ int memory_response_add(struct memory *m, const char *owner, const struct memory
 int memory_response_find(struct memory *m, const char *owner, const char *id,
                          struct memory_response *ret, struct arena *a, struct err *e) MUST_USE;
 /* Removes the response; of a hidden conversation also the messages that only it could name, and the
- * conversation with its last response. */
+ * conversation with its last response, and the blocks that only it used. ret: as for a
+ * conversation; NULL is fine. */
 int memory_response_remove(struct memory *m, const char *owner, const char *id,
-                           struct err *e) MUST_USE;
+                           struct memory_removed *ret, struct err *e) MUST_USE;
+
+/*
+ * Which conversation uses which blocks of the cache is written with each answer (memory_answer). Of
+ * ids[n * HASH_BYTES], those that no conversation uses are moved to the front; returns how many. An
+ * owner's blocks are only its own: their ids say so.
+ */
+int memory_blocks_unused(struct memory *m, uint8_t *ids, size_t n, size_t *ret_n,
+                         struct err *e) MUST_USE;
 
 /*
  * Replies of stateless chats: hash chain over (role, text) up to and with an assistant message →

@@ -13,6 +13,8 @@
  */
 #include "memory/internal.h"
 
+#include <stdlib.h>
+
 #include <string.h>
 
 int response_insert(struct memory *m, const char *owner, const struct memory_response *r,
@@ -142,35 +144,66 @@ static int prune(struct memory *m, int64_t row, struct err *e)
     return 0;
 }
 
-static int remove_found(struct memory *m, const struct found *f, struct err *e)
+/* The hidden conversation, when it has no response left. */
+static int remove_hidden(struct memory *m, int64_t row, struct memory_removed *ret, struct err *e)
+{
+    struct stmt *s = db_stmt(m->db, "SELECT 1 FROM response WHERE conversation = ?1", e);
+    stmt_int(s, 1, row);
+    int rc = stmt_step(s, e);
+    stmt_end(s);
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
+    rc = blocks_only_of(m, row, ret, e);
+    if (rc < 0)
+        return rc;
+    s = db_stmt(m->db, "DELETE FROM conversation WHERE row = ?1 AND is_hidden = 1", e);
+    stmt_int(s, 1, row);
+    return stmt_run(s, e);
+}
+
+static int remove_found(struct memory *m, const struct found *f, struct memory_removed *ret,
+                        struct err *e)
 {
     struct stmt *s = db_stmt(m->db, "DELETE FROM response WHERE row = ?1", e);
     stmt_int(s, 1, f->row);
     int rc = stmt_run(s, e);
     if (rc < 0 || !f->is_hidden)
         return rc;
+    s = db_stmt(m->db, "SELECT count(*) FROM message WHERE conversation = ?1", e);
+    stmt_int(s, 1, f->conversation);
+    rc = stmt_step(s, e);
+    const int64_t n_before = rc == 1 ? column_int(s, 0) : 0;
+    stmt_end(s);
+    if (rc < 0)
+        return rc;
     rc = prune(m, f->answer, e);
     if (rc < 0)
         return rc;
-    s = db_stmt(m->db,
-                "DELETE FROM conversation WHERE row = ?1 AND is_hidden = 1"
-                " AND NOT EXISTS (SELECT 1 FROM response WHERE conversation = ?1)",
-                e);
+    s = db_stmt(m->db, "SELECT count(*) FROM message WHERE conversation = ?1", e);
     stmt_int(s, 1, f->conversation);
-    return stmt_run(s, e);
+    rc = stmt_step(s, e);
+    ret->n_messages = rc == 1 ? n_before - column_int(s, 0) : 0;
+    stmt_end(s);
+    return rc < 0 ? rc : remove_hidden(m, f->conversation, ret, e);
 }
 
-int memory_response_remove(struct memory *m, const char *owner, const char *id, struct err *e)
+int memory_response_remove(struct memory *m, const char *owner, const char *id,
+                           struct memory_removed *ret, struct err *e)
 {
     struct found f = {0};
+    struct memory_removed gone = {.n_messages = 0};
     int rc = db_begin(m->db, DB_FULL, e);
     if (rc < 0)
         return rc;
     rc = find(m, owner, id, &f, e);
     if (rc == 0)
-        rc = remove_found(m, &f, e);
+        rc = remove_found(m, &f, &gone, e);
     rc = db_end(m->db, rc, e);
     if (rc == 0)
         store_wipe(m);
+    if (rc == 0 && ret)
+        *ret = gone;
+    else
+        free(gone.blocks);
     return rc;
 }

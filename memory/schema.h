@@ -6,7 +6,8 @@
  *        title, metadata        └──┘
  *        activity             ◄──────── turn                     what the answer cost
  *          ▲                    ▲
- *          └──── response ──────┘                                /v1/responses: resp_… → its answer
+ *          ├──── response ──────┘                                /v1/responses: resp_… → its answer
+ *          └──── block_use                                       what the cache keeps for it: ids
  *
  *      reply_owner ◄─ reply                            stateless chats: chain hash → generated ids
  *
@@ -111,6 +112,14 @@ static const char *const schema_steps[] = {
     "  PRIMARY KEY (owner, chain, render)"
     ") STRICT;"
     "CREATE INDEX reply_by_use ON reply (owner, used);",
+
+    /* 2 */
+    "CREATE TABLE block_use ("
+    "  conversation INTEGER NOT NULL REFERENCES conversation ON DELETE CASCADE,"
+    "  block BLOB NOT NULL," /* 32 bytes that mean something to the cache */
+    "  PRIMARY KEY (conversation, block)"
+    ") STRICT, WITHOUT ROWID;"
+    "CREATE INDEX block_use_by_block ON block_use (block);",
 };
 
 #define SCHEMA_VERSION ((int)(sizeof(schema_steps) / sizeof(schema_steps[0])))

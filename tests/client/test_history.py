@@ -150,6 +150,14 @@ class Lists(Case):
         )
         self.assertIn("── assistant (cut at its token limit)\n1 2 \n", self.h.run("show", "1").out)
 
+    def test_delete_tells_of_the_blocks_that_went(self):
+        c = self.make("x " * 40)
+        self.d.post("/v1/responses", {"input": "long", "conversation": c})
+        r = self.h.run("delete", c)
+        self.assertRegex(
+            r.out, rf"^deleted {c}: 3 messages, \d+ KV blocks \(\d+\.\d MiB\)\n$"
+        )
+
     def test_delete(self):
         a, b, c = self.make("a"), self.make("b", "b"), self.make("c")
         r = self.h.run("delete", "1", "2")

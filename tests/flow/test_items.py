@@ -214,7 +214,7 @@ class Items(unittest.TestCase):
                 "id": c["id"],
                 "object": "conversation.deleted",
                 "deleted": True,
-                "hearth": {"messages": 1, "remains": False},
+                "hearth": {"messages": 1, "blocks": 0, "kv_bytes": 0, "remains": False},
             },
         )
         self.assertFalse(history.holds(self.d, b"PLUGHXYZZYPLUGH"))

@@ -105,6 +105,7 @@ class Object(Case):
         status, again = self.d.get("/v1/responses/" + r["id"])
         self.assertEqual((status, again), (200, r))
         status, gone, _ = self.d.request("DELETE", "/v1/responses/" + r["id"])
+        self.assertEqual(gone.pop("hearth")["messages"], 2)
         self.assertEqual(
             (status, gone), (200, {"id": r["id"], "object": "response", "deleted": True})
         )

@@ -26,12 +26,12 @@ static void another_owners_conversation_is_not_found(void **state)
     (void)state;
     struct memory_conversation c = add_conversation(), out;
     struct memory_message m = add_message(c.row, -1, MEMORY_USER, "secret"), found;
-    int64_t n = 7;
+    struct memory_removed n = {.n_messages = 7};
     ASSERT_ERR(memory_conversation_find(here.m, OTHER, c.id, &out, &here.a, &here.e), ERR_NOTFOUND);
     ASSERT_ERR(memory_conversation_remove(here.m, OTHER, c.id, &n, &here.e), ERR_NOTFOUND);
     ASSERT_ERR(memory_message_find(here.m, OTHER, m.id, &found, &here.a, &here.e), ERR_NOTFOUND);
     ASSERT_ERR(memory_message_remove(here.m, OTHER, m.id, &here.e), ERR_NOTFOUND);
-    assert_int_equal(n, 7);
+    assert_int_equal(n.n_messages, 7);
     assert_int_equal(get_conversation(c.id).n_messages, 1);
 }
 
@@ -175,14 +175,14 @@ static void removed_conversation_takes_all_along(void **state)
     const int32_t ids[] = {1, 2, 3};
     struct memory_conversation keep = add_conversation(), c = add_conversation();
     struct memory_totals totals;
-    int64_t n;
+    struct memory_removed n;
     add_message(keep.row, -1, MEMORY_USER, "stays");
     for (int i = 0; i < 10; i++) {
         struct memory_message m = add_message(c.row, -1, MEMORY_USER, "goes");
         ASSERT_OK(memory_tokens_set(here.m, m.row, render, ids, 3, &here.e));
     }
     ASSERT_OK(memory_conversation_remove(here.m, OWNER, c.id, &n, &here.e));
-    assert_int_equal(n, 10);
+    assert_int_equal(n.n_messages, 10);
     ASSERT_ERR(memory_conversation_remove(here.m, OWNER, c.id, &n, &here.e), ERR_NOTFOUND);
     ASSERT_OK(memory_totals(here.m, &totals, &here.e));
     assert_int_equal(totals.n_conversations, 1);

@@ -98,7 +98,7 @@ static void a_deleted_response_leaves_no_word(void **state)
                                 .body = "zq000003qz"};
     ASSERT_OK(memory_response_add(here.m, OWNER, &r, &here.e));
     assert_true(held(1) && held(2) && held(3));
-    ASSERT_OK(memory_response_remove(here.m, OWNER, "resp_1", &here.e));
+    ASSERT_OK(memory_response_remove(here.m, OWNER, "resp_1", NULL, &here.e));
     assert_false(held(1) || held(2) || held(3));
 }
 

@@ -23,7 +23,8 @@ static void ten_thousand_messages_are_one_conversation(void **state)
     static char text[400];
     struct memory_conversation c = add_conversation();
     struct memory_messages list;
-    int64_t parent = 0, n_removed;
+    int64_t parent = 0;
+    struct memory_removed n_removed;
     memset(text, 't', sizeof(text) - 1);
     t_before = clock_us();
     for (int i = 0; i < MANY / BATCH; i++) {
@@ -53,7 +54,7 @@ static void ten_thousand_messages_are_one_conversation(void **state)
     ASSERT_OK(memory_totals(here.m, &totals, &here.e));
     lap("totals");
     ASSERT_OK(memory_conversation_remove(here.m, OWNER, c.id, &n_removed, &here.e));
-    assert_int_equal(n_removed, MANY);
+    assert_int_equal(n_removed.n_messages, MANY);
     lap("removed");
 }
 

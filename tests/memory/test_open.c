@@ -228,16 +228,15 @@ static void a_start_that_was_killed_early_is_no_obstacle(void **state)
     add_conversation();
 }
 
-static const char *const steps_of_two[] = {
-    NULL, /* schema_steps[0], set by the tests */
-    "CREATE TABLE extra (x TEXT) STRICT; INSERT INTO extra SELECT id FROM conversation;",
-    NULL, /* varies */
-};
-
-static int open_with(const char *third, struct db **ret)
+/* Today's program, and one or two steps more. */
+static int open_with(const char *last, struct db **ret)
 {
-    const char *steps[3] = {schema_steps[0], steps_of_two[1], third};
-    const struct migrate_plan plan = {.steps = steps, .n_steps = third ? 3 : 2};
+    const char *steps[SCHEMA_VERSION + 2];
+    const struct migrate_plan plan = {.steps = steps, .n_steps = SCHEMA_VERSION + (last ? 2 : 1)};
+    memcpy(steps, schema_steps, sizeof(schema_steps));
+    steps[SCHEMA_VERSION] =
+        "CREATE TABLE extra (x TEXT) STRICT; INSERT INTO extra SELECT id FROM conversation;";
+    steps[SCHEMA_VERSION + 1] = last;
     return migrate_open(here.path, &plan, ret, &here.e);
 }
 
@@ -251,15 +250,15 @@ static void migration_keeps_a_copy_and_the_content(void **state)
     fill();
     ASSERT_OK(open_with(NULL, &db));
     ASSERT_OK(db_get_int(db, "PRAGMA user_version", &n, &here.e));
-    assert_int_equal(n, 2);
+    assert_int_equal(n, SCHEMA_VERSION + 1);
     ASSERT_OK(db_get_int(db, "SELECT count(*) FROM extra", &n, &here.e));
     assert_int_equal(n, 1);
     db_close(db);
-    snprintf(copy, sizeof(copy), "%s.v1", here.path);
+    snprintf(copy, sizeof(copy), "%s.v%d", here.path, SCHEMA_VERSION);
     assert_int_equal(stat(copy, &st), 0);
     assert_int_equal(st.st_mode & 07777, 0600);
     refused_untouched(ERR_UNSUPPORTED); /* this program knows one version less */
-    memcpy(here.path + strlen(here.path), ".v1", 4);
+    memcpy(here.path, copy, strlen(copy) + 1);
     place_open();
     struct memory_totals totals;
     ASSERT_OK(memory_totals(here.m, &totals, &here.e));
@@ -275,16 +274,48 @@ static void a_step_that_fails_changes_nothing(void **state)
     fill();
     assert_true(open_with("CREATE TABLE more (x); INSERT INTO nowhere VALUES (1);", &db) < 0);
     assert_null(db);
-    assert_non_null(strstr(here.e.text, "version 3"));
+    char version[32];
+    snprintf(version, sizeof(version), "version %d", SCHEMA_VERSION + 2);
+    assert_non_null(strstr(here.e.text, version));
     ASSERT_OK(db_open(here.path, &db, &here.e));
     ASSERT_OK(db_get_int(db, "PRAGMA user_version", &n, &here.e));
-    assert_int_equal(n, 2); /* the step before it stands */
+    assert_int_equal(n, SCHEMA_VERSION + 1); /* the step before it stands */
     ASSERT_OK(
         db_get_int(db, "SELECT count(*) FROM sqlite_schema WHERE name = 'more'", &n, &here.e));
     assert_int_equal(n, 0);
     db_close(db);
     ASSERT_OK(open_with("CREATE TABLE more (x);", &db)); /* mended */
     db_close(db);
+}
+
+/* What version 1 wrote is there, and takes what is new. */
+static void a_history_of_version_1_goes_on(void **state)
+{
+    (void)state;
+    const struct migrate_plan first = {.steps = schema_steps, .n_steps = 1};
+    struct db *db;
+    ASSERT_OK(migrate_open(here.path, &first, &db, &here.e));
+    ASSERT_OK(db_exec(db,
+                      "INSERT INTO conversation (id, owner, activity, created_at, updated_at)"
+                      " VALUES ('conv_old', '" OWNER "', 1, 2, 3);"
+                      "INSERT INTO message (id, conversation, role, status, created_at, text)"
+                      " VALUES ('msg_old', 1, 2, 0, 2, 'an old question')",
+                      &here.e));
+    db_close(db);
+    place_open();
+    struct memory_conversation c = get_conversation("conv_old");
+    assert_int_equal(c.n_messages, 1);
+    assert_string_equal(path_text(c.tip), "an old question");
+    uint8_t block[HASH_BYTES] = {9};
+    struct memory_message answer = begin_answer(c.row, c.tip, "m");
+    const struct memory_answer end = {
+        .row = answer.row, .status = MEMORY_COMPLETE, .blocks = block, .n_blocks = 1};
+    struct memory_removed gone;
+    ASSERT_OK(memory_answer_end(here.m, &end, &here.e));
+    ASSERT_OK(memory_conversation_remove(here.m, OWNER, "conv_old", &gone, &here.e));
+    assert_int_equal(gone.n_messages, 2);
+    assert_int_equal(gone.n_blocks, 1);
+    free(gone.blocks);
 }
 
 static void every_past_version_opens(void **state)
@@ -365,6 +396,7 @@ int main(void)
         TEST(a_start_that_was_killed_early_is_no_obstacle),
         TEST(migration_keeps_a_copy_and_the_content),
         TEST(a_step_that_fails_changes_nothing),
+        TEST(a_history_of_version_1_goes_on),
         TEST(every_past_version_opens),
         TEST(what_can_not_be_written_is_refused),
     };

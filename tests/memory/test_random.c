@@ -119,7 +119,8 @@ static void do_remove_message(void)
 static void do_remove_conversation(void)
 {
     int c = any_conversation();
-    int64_t n, wanted = 0;
+    int64_t wanted = 0;
+    struct memory_removed n;
     if (c < 0)
         return;
     for (int i = 0; i < fool.n_m; i++)
@@ -128,7 +129,7 @@ static void do_remove_conversation(void)
             wanted++;
         }
     ASSERT_OK(memory_conversation_remove(here.m, OWNER, fool.c[c].id, &n, &here.e));
-    assert_int_equal(n, wanted);
+    assert_int_equal(n.n_messages, wanted);
     fool.is_gone[c] = true;
 }
 

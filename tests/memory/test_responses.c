@@ -44,7 +44,7 @@ static void a_response_is_its_owners(void **state)
     assert_string_equal(r.body, "{\"object\":\"response\"}");
     ASSERT_ERR(memory_response_find(here.m, OTHER, "resp_a", &r, &here.a, &here.e), ERR_NOTFOUND);
     ASSERT_ERR(memory_response_find(here.m, OWNER, NULL, &r, &here.a, &here.e), ERR_NOTFOUND);
-    ASSERT_ERR(memory_response_remove(here.m, OTHER, "resp_a", &here.e), ERR_NOTFOUND);
+    ASSERT_ERR(memory_response_remove(here.m, OTHER, "resp_a", NULL, &here.e), ERR_NOTFOUND);
 }
 
 static void the_last_response_takes_its_hidden_conversation(void **state)
@@ -53,7 +53,7 @@ static void the_last_response_takes_its_hidden_conversation(void **state)
     struct memory_conversation c;
     int64_t row = hidden();
     respond(row, 0, "resp_a", "q");
-    ASSERT_OK(memory_response_remove(here.m, OWNER, "resp_a", &here.e));
+    ASSERT_OK(memory_response_remove(here.m, OWNER, "resp_a", NULL, &here.e));
     ASSERT_ERR(memory_conversation_by_row(here.m, row, &c, &here.a, &here.e), ERR_NOTFOUND);
     assert_int_equal(n_messages(), 0);
 }
@@ -64,13 +64,13 @@ static void a_branch_goes_with_its_response_and_the_rest_stays(void **state)
     int64_t row = hidden(), a = respond(row, 0, "resp_a", "1");
     int64_t b = respond(row, a, "resp_b", "2"), c = respond(row, a, "resp_c", "3");
     assert_string_equal(path_text(b), "1|resp_a|2|resp_b");
-    ASSERT_OK(memory_response_remove(here.m, OWNER, "resp_b", &here.e));
+    ASSERT_OK(memory_response_remove(here.m, OWNER, "resp_b", NULL, &here.e));
     assert_int_equal(n_messages(), 4);
     assert_string_equal(path_text(c), "1|resp_a|3|resp_c");
     /* What c was asked with stays with c. */
-    ASSERT_OK(memory_response_remove(here.m, OWNER, "resp_a", &here.e));
+    ASSERT_OK(memory_response_remove(here.m, OWNER, "resp_a", NULL, &here.e));
     assert_string_equal(path_text(c), "1|resp_a|3|resp_c");
-    ASSERT_OK(memory_response_remove(here.m, OWNER, "resp_c", &here.e));
+    ASSERT_OK(memory_response_remove(here.m, OWNER, "resp_c", NULL, &here.e));
     assert_int_equal(n_messages(), 0);
 }
 
@@ -79,7 +79,7 @@ static void a_response_of_a_conversation_leaves_its_messages(void **state)
     (void)state;
     struct memory_conversation c = add_conversation();
     respond(c.row, 0, "resp_a", "q");
-    ASSERT_OK(memory_response_remove(here.m, OWNER, "resp_a", &here.e));
+    ASSERT_OK(memory_response_remove(here.m, OWNER, "resp_a", NULL, &here.e));
     assert_int_equal(get_conversation(c.id).n_messages, 2);
 }
 
