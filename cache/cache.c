@@ -58,7 +58,7 @@ int cache_peek(const struct cache *c, const struct cache_root *root, const int32
     }
     while (n - n_found >= KV_BLOCK) {
         const struct node *next = tree_find_block(&c->tree, at, ids + n_found);
-        if (!next) {
+        if (!next || next->is_bad) {
             break;
         }
         at = next;
