@@ -131,7 +131,7 @@ class Verify(unittest.TestCase):
             self.assertGreaterEqual(r["missing"], 128)
 
     def reseal(self, path, at=5):
-        tool = os.path.join(BUILD, "tests", "flow", "reseal")
+        tool = os.path.join(BUILD, "tests", "reseal")
         subprocess.run([tool, path, str(at)], check=True)
 
     def test_a_changed_block_with_right_checksums_is_found(self):
