@@ -58,7 +58,7 @@ int cache_peek(const struct cache *c, const struct cache_root *root, const int32
     }
     while (n - n_found >= KV_BLOCK) {
         const struct node *next = tree_find_block(&c->tree, at, ids + n_found);
-        if (!next) {
+        if (!next || next->is_bad) {
             break;
         }
         at = next;
@@ -66,7 +66,9 @@ int cache_peek(const struct cache *c, const struct cache_root *root, const int32
     }
     const int rest = n - n_found;
     if (rest > 0) {
-        tree_find_prefix(at, ids + n_found, rest < KV_BLOCK ? rest : KV_BLOCK, &k);
+        const struct node *next =
+            tree_find_prefix(at, ids + n_found, rest < KV_BLOCK ? rest : KV_BLOCK, &k);
+        k = next && !next->is_bad ? k : 0;
     }
     return n_found + k;
 }

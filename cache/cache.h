@@ -136,6 +136,30 @@ void cache_lease_close(struct cache_lease *l, const int32_t *ids, bool keep_tail
  * the tree. */
 void cache_lease_abandon(struct cache_lease *l);
 
+/*
+ * Proof (cache/verify.c): each whole block that a lease holds is computed again from its
+ * predecessors as found.
+ *
+ *     find, restore ─► (probe_open ─ a pass over the block's 32 ids ─ probe_close)… ─► lease_close
+ */
+/* Whole blocks of the lease's path. */
+int cache_lease_n_blocks(const struct cache_lease *l);
+/* Blocks that are free or could be evicted now. */
+size_t cache_room(const struct cache *c);
+/* Positions of ids[0, n_max) in whole blocks that the disk has behind those of the path. Opens no
+ * file. */
+int cache_restorable(const struct cache_lease *l, const int32_t *ids, int n_max);
+/* A sequence of the path's blocks before n_block and a fresh one in its place, n_tokens = 32 ×
+ * n_block. Ends with cache_probe_close, before the lease. ERR_NOMEM. */
+int cache_probe_open(struct cache_lease *l, int n_block, struct kv_seq *ret,
+                     struct err *e) MUST_USE;
+/* Whether the probe was filled and has the bytes of the block found; frees it. */
+bool cache_probe_close(struct cache_lease *l, struct kv_seq *s);
+/* The path's block and all that hangs from it is not found any more, and its files go; of what only
+ * the disk has, what goes on with ids[0, n). Returns how many were in RAM. The lease can only be
+ * closed then. */
+size_t cache_quarantine(struct cache_lease *l, int n_block, const int32_t *ids, int n);
+
 struct cache_stats {
     size_t n_blocks, n_tails; /* in the tree */
     size_t block_bytes;

@@ -602,7 +602,7 @@ bool disk_has(struct disk *d, const uint8_t id[HASH_BYTES])
 {
     pthread_mutex_lock(&d->lock);
     const struct disk_entry *n = d->state == KNOWN ? index_find(&d->index, id) : NULL;
-    const bool has = n && !n->is_bad;
+    const bool has = n && !n->is_bad && !n->is_leaving;
     pthread_mutex_unlock(&d->lock);
     return has;
 }
@@ -635,6 +635,12 @@ void disk_remove(struct disk *d, const uint8_t id[HASH_BYTES])
     if (!j) {
         return; /* it ages out */
     }
+    pthread_mutex_lock(&d->lock);
+    struct disk_entry *n = d->state == KNOWN ? index_find(&d->index, id) : NULL;
+    if (n) {
+        n->is_leaving = true; /* reads come before removals: nobody is to ask for it */
+    }
+    pthread_mutex_unlock(&d->lock);
     memcpy(j->id, id, HASH_BYTES);
     disk_push(d, j);
 }

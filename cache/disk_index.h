@@ -23,6 +23,7 @@ struct disk_entry {
     int64_t order;  /* for index_sort: mtime, or a place in the saved order */
     char root[DISK_ROOT_CHARS + 1];
     bool is_bad;
+    bool is_leaving; /* its removal has been asked for */
 };
 
 struct disk_index {

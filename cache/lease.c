@@ -135,7 +135,7 @@ static int find_blocks(struct cache_lease *l, const int32_t *ids, int n_max)
     while (n_max - l->n_path * KV_BLOCK >= KV_BLOCK) {
         const int32_t *at = ids + (size_t)l->n_path * KV_BLOCK;
         struct node *n = tree_find_block(&c->tree, lease_end(l), at);
-        if (!n || !lease_adopt(l, n)) {
+        if (!n || n->is_bad || !lease_adopt(l, n)) {
             break;
         }
         n->n_hits++;
@@ -163,7 +163,7 @@ static int find_partial(struct cache_lease *l, const int32_t *ids, int n_max)
         return 0;
     }
     struct node *src = tree_find_prefix(lease_end(l), ids + base, limit, &k);
-    if (k <= have) {
+    if (k <= have || src->is_bad) {
         return 0;
     }
     const bool is_shared = src->who != l->who;
@@ -312,6 +312,9 @@ int cache_publish(struct cache_lease *l, const int32_t *ids, int64_t cost_us_per
             rc = publish_block(l, at, e);
             continue;
         }
+        if (twin->is_bad && !lease_end(l)->is_bad) {
+            break; /* ours may be sound: it stays private while that one is held */
+        }
         const bool is_adopted = lease_adopt(l, twin);
         assert(is_adopted); /* needs no memory: a private block stands in its place */
         c->n_adopted_blocks += is_adopted;
@@ -328,7 +331,7 @@ static void publish_tail(struct cache_lease *l, const int32_t *ids)
     struct node *n = NULL;
     const int base = l->n_path * KV_BLOCK, count = s->n_tokens - base;
 
-    if (count < 1 || count >= KV_BLOCK) {
+    if (count < 1 || count >= KV_BLOCK || lease_end(l)->is_bad) {
         return;
     }
     kv_seq_seal(s);
@@ -374,6 +377,9 @@ static void path_release(struct cache_lease *l)
         struct node *n = l->path[--l->n_path];
         evict_touch(t, n);
         tree_unpin(t, n);
+        if (n->is_bad && !n->n_leases && !n->n_children) {
+            tree_remove(t, n);
+        }
     }
     tree_unpin(t, l->root);
     tree_prune_root(t, l->root);

@@ -157,7 +157,7 @@ static bool take_whole(struct cache_lease *l, struct restore_job *r)
     struct err ignored;
     struct node *n = tree_find(&c->tree, r->job.id);
     if (n) {
-        return lease_adopt(l, n); /* another turn was quicker */
+        return !n->is_bad && lease_adopt(l, n); /* another turn was quicker */
     }
     put_block(l, r);
     if (lease_publish(l, r->ids, r->job.record.who, &n, &ignored)) {

@@ -43,7 +43,7 @@ static void set_dirty(struct cache *c, struct node *n)
 
 void spill_add(struct cache *c, struct node *n)
 {
-    if (!c->disk) {
+    if (!c->disk || n->is_bad) {
         return;
     }
     if (n->count == KV_BLOCK) {
@@ -115,7 +115,7 @@ void spill_written(struct cache *c, struct disk_job *job)
     /* The node may have gone, and may even have come again with another block. */
     if (n && n->disk == NODE_WRITING && n->block == s->block) {
         n->disk = job->rc == 0 ? NODE_ON_DISK : NODE_ONLY_RAM;
-        if (job->rc && job->rc != ERR_UNSUPPORTED) {
+        if (job->rc && job->rc != ERR_UNSUPPORTED && !n->is_bad) {
             set_dirty(c, n);
         }
     }

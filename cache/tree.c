@@ -343,6 +343,7 @@ int tree_add(struct tree *t, struct node *parent, const struct node_new *w, stru
     n->count = w->count;
     n->block = kv_ref(w->block);
     n->who = w->who;
+    n->is_bad = parent->is_bad;
     memcpy(n->ids, w->ids, (size_t)w->count * sizeof *n->ids);
     n->cost_us = evict_cost(t, n->depth, n->count, w->cost_us_per_token);
     children_add(parent, n);
@@ -458,6 +459,55 @@ size_t tree_drop(struct tree *t, const struct node *root)
         }
     }
     return n_gone;
+}
+
+/* ---- quarantine ---- */
+
+bool tree_is_below(const struct node *n, const struct node *top)
+{
+    while (n && n->depth > top->depth) {
+        n = n->parent;
+    }
+    return n == top;
+}
+
+size_t tree_count_bad(const struct tree *t, const struct node *top)
+{
+    size_t n_bad = 0;
+    for (size_t i = 0; i < t->n_buckets; i++) {
+        for (const struct node *n = t->buckets[i]; n; n = n->hash_next) {
+            n_bad += n->is_bad && tree_is_below(n, top);
+        }
+    }
+    return n_bad;
+}
+
+/* Removes n and every bad ancestor that becomes an idle leaf. */
+static void drop_bad_upwards(struct tree *t, struct node *n)
+{
+    while (n->is_bad && !n->n_children && !n->n_leases) {
+        struct node *parent = n->parent;
+        const bool goes_on = parent->is_bad; /* a root never is, and may be freed */
+        tree_remove(t, n);
+        if (!goes_on) {
+            break;
+        }
+        n = parent;
+    }
+}
+
+void tree_drop_bad(struct tree *t)
+{
+    for (size_t i = 0; i < t->n_buckets; i++) {
+        struct node *n = t->buckets[i];
+        while (n) {
+            const bool is_victim = n->is_bad && !n->n_children && !n->n_leases;
+            if (is_victim) {
+                drop_bad_upwards(t, n);
+            }
+            n = is_victim ? t->buckets[i] : n->hash_next; /* as in tree_drop */
+        }
+    }
 }
 
 /* ---- checks ---- */

@@ -70,6 +70,7 @@ struct node {
     struct node_list *list; /* that it is in, or NULL */
     struct node *before, *behind;
     int64_t due_us; /* RESTING: when it becomes dirty */
+    bool is_bad;    /* in quarantine (cache/verify.c): nobody finds it, and it goes when idle */
 };
 
 struct tree {
@@ -146,6 +147,13 @@ void tree_list(struct node *n, struct node_list *list);
 bool tree_evict(struct tree *t);
 /* Evicts every idle node below `root` (NULL: below all). Returns how many. */
 size_t tree_drop(struct tree *t, const struct node *root);
+
+/* Whether n is `top` or hangs from it. */
+bool tree_is_below(const struct node *n, const struct node *top);
+/* How many nodes are bad, of `top` and what hangs from it. */
+size_t tree_count_bad(const struct tree *t, const struct node *top);
+/* Removes the bad nodes that no lease holds. */
+void tree_drop_bad(struct tree *t);
 
 /* 0, or ERR_CORRUPT with the first rule found broken. Says nothing of leases. */
 int tree_check(const struct tree *t, struct err *e) MUST_USE;

@@ -68,6 +68,7 @@ int cmd_export(struct client *c, int argc, char **argv);
 int cmd_import(struct client *c, int argc, char **argv);
 int cmd_replay(struct client *c, int argc, char **argv);
 int cmd_models(struct client *c, int argc, char **argv);
+int cmd_verify(struct client *c, int argc, char **argv);
 int cmd_status(struct client *c, int argc, char **argv);
 
 extern const struct option_row chat_command_options[], list_command_options[],

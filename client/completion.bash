@@ -35,8 +35,8 @@ _hearth() {
         compopt -o filenames
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
         return
-    elif [[ $command == show || $command == delete || $command == export || $prev == --open ||
-        $prev == --after ]]; then
+    elif [[ $command == show || $command == delete || $command == export || $command == verify ||
+        $prev == --open || $prev == --after ]]; then
         words=$(hearth "${where[@]}" --json list --limit 100 2>/dev/null |
             sed -n 's/^{"id":"\(conv_[0-9a-f]*\)".*/\1/p')
     fi

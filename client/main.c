@@ -44,6 +44,8 @@ const struct command commands[] = {
     {"models", cmd_models, "models [OPTIONS]", "what the daemon serves", NULL, false},
     {"replay", cmd_replay, "replay [OPTIONS] FILE…", "plays recorded conversations, and measures",
      replay_command_options, false},
+    {"verify", cmd_verify, "verify [OPTIONS] [ID…]", "computes what is cached again, and compares",
+     NULL, false},
     {"status", cmd_status, "status [OPTIONS]", "the daemon: model, memory, cache, turns", NULL,
      false},
     {"help", cmd_help, "help [COMMAND]", "this list, or the options of a command", NULL, false},

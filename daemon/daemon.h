@@ -50,6 +50,7 @@ struct counters {
     _Atomic uint64_t disk_read, disk_written, disk_bytes_written, disk_removed, disk_bad,
         disk_failed;
     _Atomic int disk_paused;
+    _Atomic uint64_t verify_blocks, verify_failed; /* checked, and of these different */
     _Atomic uint64_t running, queued;                 /* gauges */
     _Atomic uint64_t worker_ticks, history_ticks;     /* progress, for the watchdog */
     _Atomic int worker_parked, history_parked;        /* waiting for mail */

@@ -102,6 +102,10 @@ int api_item_delete(struct history *h, struct request *r, const struct route_arg
 int api_tokenize(struct history *h, struct request *r, const struct route_args *args,
                  struct http_error *ret);
 
+/* api_verify.c */
+int api_verify(struct history *h, struct request *r, const struct route_args *args,
+               struct http_error *ret);
+
 /* Answers r with a JSON tree (taken, freed) or with bytes (taken). Both count as r's last reply. */
 void history_reply_json(struct history *h, const struct request *r, int status, json *j);
 void history_reply(struct history *h, const struct request *r, int status, struct buf *body);

@@ -51,6 +51,9 @@
 #define DEFAULT_DISK_RESERVE (1ull << 30)    /* stays free for history */
 #define DISK_TAIL_IDLE_MS 5000               /* a conversation has rested: its last, partial block
                                               * is written */
+#define LIMIT_VERIFY_CONVERSATIONS 100        /* of one verification that names none */
+#define LIMIT_VERIFY_QUEUE 8                 /* verifications at the worker; more is 503 */
+#define VERIFY_SHARE 0.3                     /* of the time, while turns run */
 #define LIMIT_DISK_STOP_MS 3000              /* of LIMIT_STOP_MS: then the queue is dropped */
 #define LIMIT_STOP_MS 5000                   /* SIGTERM to exit */
 

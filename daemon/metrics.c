@@ -112,6 +112,14 @@ static void write_disk(const struct counters *n, struct buf *b)
     counter(b, "hearth_disk_failed_writes_total", GET(disk_failed), "Writes that failed.");
 }
 
+static void write_verify(const struct counters *n, struct buf *b)
+{
+    counter(b, "hearth_verify_blocks_total", GET(verify_blocks),
+            "KV blocks that were computed again and compared.");
+    counter(b, "hearth_verify_failed_blocks_total", GET(verify_failed),
+            "KV blocks that were not what the model computes.");
+}
+
 void metrics_write(const struct net *net, struct buf *b)
 {
     const struct daemon *d = net->d;
@@ -124,6 +132,7 @@ void metrics_write(const struct net *net, struct buf *b)
     write_turns(&d->n, b);
     write_cache(&d->n, b);
     write_disk(&d->n, b);
+    write_verify(&d->n, b);
 }
 
 int health_write(const struct daemon *d, struct buf *b)

@@ -59,6 +59,7 @@ enum mail_kind {
     MAIL_READY,        /* worker → loop: the state changed (loaded or failed) */
     MAIL_DISK,         /* disk → worker: a read or write is done (cache_take_mail) */
     MAIL_WAKE,         /* any → history: look at who waits (history_wake; not to be freed) */
+    MAIL_VERIFY,       /* history → worker: struct verify */
     MAIL_STOP,         /* loop → history, worker: finish and end */
     MAIL_STOPPED,      /* history, worker → loop */
 };

@@ -16,6 +16,7 @@
 #include "daemon/forget.h"
 #include "daemon/limits.h"
 #include "daemon/request.h"
+#include "daemon/verify.h"
 
 /* One daemon a process, so one of these. */
 static struct {
@@ -30,6 +31,7 @@ struct work {
     struct kv_pool *pool;
     struct cache *cache;
     struct batch batch;
+    struct verifier verifier;
     bool is_stopping;
 };
 
@@ -158,6 +160,7 @@ static bool load_and_tell(struct work *w)
         return false;
     }
     batch_init(&w->batch, d, w->engine, w->cache);
+    verifier_init(&w->verifier, d, w->engine, w->cache);
     atomic_store(&d->load_permille, 1000);
     atomic_store(&d->engine, w->engine);
     atomic_compare_exchange_strong(&d->state, &expected, DAEMON_READY);
@@ -202,6 +205,12 @@ static void handle_mail(struct work *w, struct mail *m, bool is_loaded)
         break;
     case MAIL_FORGET:
         forget(w, (struct forget *)m);
+        break;
+    case MAIL_VERIFY:
+        if (is_loaded && !w->is_stopping)
+            verifier_add(&w->verifier, (struct verify *)m);
+        else
+            verify_refuse(w->d, (struct verify *)m, "stopping", "the daemon is stopping");
         break;
     case MAIL_DISK:
         cache_take_mail(w->cache, m);
@@ -254,15 +263,21 @@ static void serve(struct work *w, bool is_loaded)
 {
     struct daemon *d = w->d;
     while (!w->is_stopping) {
-        if (!is_loaded || batch_is_idle(&w->batch) || w->batch.is_stalled) {
+        const bool is_batch_waiting =
+            !is_loaded || batch_is_idle(&w->batch) || w->batch.is_stalled;
+        if (is_batch_waiting && !(is_loaded && verifier_is_ready(&w->verifier))) {
             atomic_store(&d->n.worker_parked, 1);
             mailbox_wait(&d->worker, is_loaded ? cache_due_ms(w->cache) : -1);
             atomic_store(&d->n.worker_parked, 0);
         }
         take_mail(w, is_loaded);
         atomic_fetch_add(&d->n.worker_ticks, 1);
+        if (is_loaded)
+            verifier_yield(&w->verifier, batch_is_idle(&w->batch));
         if (is_loaded && !w->is_stopping && !batch_is_idle(&w->batch))
             batch_step(&w->batch);
+        if (is_loaded && !w->is_stopping)
+            verifier_step(&w->verifier, batch_is_idle(&w->batch));
         if (is_loaded)
             tend_cache(w);
     }
@@ -270,6 +285,7 @@ static void serve(struct work *w, bool is_loaded)
     take_mail(w, is_loaded);
     if (is_loaded) {
         batch_stop(&w->batch);
+        verifier_stop(&w->verifier);
         cache_disk_close(w->cache, LIMIT_DISK_STOP_MS);
     }
 }

@@ -73,6 +73,20 @@ class Model(unittest.TestCase):
         )
         self.assertEqual(sum(1 for r in replies if cached(r) < 0.95 * n), 1)
 
+    def test_verify_finds_the_bytes_that_the_model_computes(self):
+        c = self.d.post("/v1/conversations", {})[1]["id"]
+        for text in ("Notes: " + words(200) + " Say hello.", "And now goodbye."):
+            status, r = self.d.post(
+                "/v1/responses",
+                {"input": text, "conversation": c, "temperature": 0, "max_output_tokens": 40},
+            )
+            self.assertEqual(status, 200, r)
+        status, r = self.d.post("/v1/hearth/verify", {"conversation": c})
+        self.assertEqual(status, 200, r)
+        self.assertGreater(r["blocks"], 7, r)
+        self.assertEqual((r["ram"], r["different"]), (r["blocks"], []))
+        self.assertLess(r["missing"], 64)
+
     def test_what_the_vocabulary_cannot_spell_is_refused_by_name(self):
         cases = ("a\u0004b", "0x04", 1), ("\u001d", "0x1D", 0), ("é\U00040000", "0xF1", 2)
         for text, byte, at in cases:

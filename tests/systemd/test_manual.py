@@ -46,6 +46,8 @@ ROWS = {
     "pairs of metadata": ["LIMIT_METADATA_PAIRS"],
     "key, value of metadata": ["LIMIT_METADATA_KEY", "LIMIT_METADATA_VALUE"],
     "items of one POST .../items": ["LIMIT_ITEMS"],
+    "verifications at once": ["LIMIT_VERIFY_QUEUE"],
+    "conversations verified at once": ["LIMIT_VERIFY_CONVERSATIONS"],
     "time to stop": ["LIMIT_STOP_MS"],
 }
 UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "s": 1000}

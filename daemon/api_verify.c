@@ -1,0 +1,122 @@
+/*
+ * POST /v1/hearth/verify: are the cached blocks the bytes that the model computes?
+ *
+ *      {["conversation": "conv_…"]}  → {"object": "hearth.verify", "conversations", "blocks",
+ *          "ram", "disk", "missing", "different": [{"conversation", "block", "position",
+ *          "removed_blocks"}], "has_more", "ms"}
+ *
+ * blocks: how many were checked, found in RAM and on disk; missing: tokens of whole blocks that
+ * aren't cached.
+ *
+ * Without a conversation: all of the owner's, the last used ones if they are many ("has_more"). A
+ * conversation is read as its next turn would read it; the answer to this request comes from the
+ * worker (verify.h).
+ */
+#include <stdio.h>
+
+#include "daemon/body.h"
+#include "daemon/history.h"
+#include "daemon/items.h"
+#include "daemon/limits.h"
+#include "daemon/prepare.h"
+#include "daemon/verify.h"
+#include "daemon/wire.h"
+
+struct call {
+    struct history *h;
+    struct request *r;
+    struct arena arena;
+    json *body;
+    struct memory_conversations found;
+    struct verify *verify;
+};
+
+static int out_of_memory(struct http_error *ret)
+{
+    http_error_set(ret, 500, "out_of_memory", NULL, "out of memory");
+    return ERR_NOMEM;
+}
+
+static int find(struct call *k, struct http_error *ret)
+{
+    struct err e;
+    const char *id = NULL;
+    int rc = 0;
+    if (k->r->n_body > 0 && (rc = body_parse(k->r, &k->body, ret)))
+        return rc;
+    if (k->body && (rc = body_str(k->body, "conversation", "conversation", &id, ret)))
+        return rc;
+    if (!id) {
+        const struct memory_page page = {.limit = LIMIT_VERIFY_CONVERSATIONS};
+        rc = memory_conversation_list(k->h->memory, k->r->owner, &page, &k->found, &k->arena, &e);
+        return rc ? items_error(ret, &e, NULL) : 0;
+    }
+    k->found.v = arena_array(&k->arena, 1, sizeof *k->found.v);
+    if (!k->found.v)
+        return out_of_memory(ret);
+    k->found.n = 1;
+    rc = memory_conversation_find(k->h->memory, k->r->owner, id, k->found.v, &k->arena, &e);
+    return rc ? items_error(ret, &e, "conversation") : 0;
+}
+
+/* The window as ids, by the same way as a turn's, without a question at its end. */
+static int render(struct call *k, const struct memory_conversation *c, struct verify_chain *to,
+                  struct http_error *ret)
+{
+    struct err e;
+    const struct chat *chat = engine_chat(k->h->engine);
+    struct turn *t = turn_new(k->h->d, k->r, &wire_chat, "verify-");
+    if (!t)
+        return out_of_memory(ret);
+    snprintf(to->id, sizeof to->id, "%s", c->id);
+    to->who = (uint64_t)c->row;
+    int rc = prepare_path(k->h, t, c->tip, ret);
+    if (rc == 0 && t->window.n > 0) {
+        struct chat_rendering rendering = {.ids = &to->ids};
+        rc = chat_render(chat, t->window.v, t->window.n, false, &rendering, &e);
+        if (rc)
+            http_error_from(ret, &e);
+    }
+    if (to->ids.n > (size_t)k->h->d->ctx)
+        to->ids.n = (size_t)k->h->d->ctx; /* no turn could have read more */
+    turn_free(t);
+    return rc;
+}
+
+static int prepare(struct call *k, struct http_error *ret)
+{
+    int rc = find(k, ret);
+    if (rc)
+        return rc;
+    if (!engine_chat(k->h->engine)) {
+        http_error_set(ret, 400, "unsupported_parameter", NULL,
+                       "the model has no chat template, so there are no conversations of it");
+        return ERR_UNSUPPORTED;
+    }
+    k->verify = verify_new(k->r, k->found.n);
+    if (!k->verify)
+        return out_of_memory(ret);
+    k->verify->has_more = k->found.has_more;
+    for (size_t i = 0; i < k->found.n && !rc; i++)
+        rc = render(k, &k->found.v[i], &k->verify->chains[i], ret);
+    return rc;
+}
+
+int api_verify(struct history *h, struct request *r, const struct route_args *args,
+               struct http_error *ret)
+{
+    (void)args;
+    struct call k = {.h = h, .r = r};
+    arena_init(&k.arena, ITEMS_ARENA_BYTES);
+    int rc = prepare(&k, ret);
+    if (rc == 0 && mailbox_push(&h->d->worker, &k.verify->mail)) {
+        k.verify = NULL;
+    } else if (rc == 0) {
+        http_error_set(ret, 503, "stopping", NULL, "the daemon is stopping");
+        rc = ERR_BUSY;
+    }
+    verify_free(k.verify);
+    json_free(k.body);
+    arena_done(&k.arena);
+    return rc;
+}
