@@ -62,8 +62,8 @@ class Chaos(unittest.TestCase):
                 t.join()
             self.assertEqual(wrong, [])
             d.until_idle()
-            # At rest, and once the disk tier has written what it holds, the tree alone has blocks: no
-            # turn has kept one.
+            # At rest, and once the disk tier has written what it holds, the tree alone has blocks:
+            # no turn has kept one.
             d.until(lambda: self.is_tree_alone(d.status()["memory"]), "only the tree holds blocks")
 
     def is_tree_alone(self, memory):
