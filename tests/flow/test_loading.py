@@ -66,7 +66,7 @@ class Loading(unittest.TestCase):
             chat, response, text, ids, n, _ = together(
                 lambda: d.post("/v1/chat/completions", CHAT),
                 lambda: d.post("/v1/responses", {"input": "x"}),
-                lambda: d.post("/v1/completions", {"prompt": "x"}),
+                lambda: d.post("/v1/completions", {"prompt": "x", "max_tokens": 8}),
                 lambda: d.post("/tokenize", {"content": "x"}),
                 lambda: d.post("/v1/responses/input_tokens", {"input": "x"}),
                 streamed,
