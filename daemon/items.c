@@ -10,6 +10,7 @@
 
 #include "daemon/body.h"
 #include "daemon/limits.h"
+#include "daemon/prepare.h"
 
 #define PAGE_DEFAULT 20
 #define SHOWN_BYTES 64
@@ -30,18 +31,6 @@ int items_error(struct http_error *ret, const struct err *e, const char *param)
 }
 
 /* ---- in ---- */
-
-static enum memory_role role_of(enum chat_role role)
-{
-    switch (role) {
-    case CHAT_SYSTEM:
-        return MEMORY_SYSTEM;
-    case CHAT_ASSISTANT:
-        return MEMORY_ASSISTANT;
-    default:
-        return MEMORY_USER;
-    }
-}
 
 static int check_type(const json *item, const char *field, struct http_error *ret)
 {
@@ -97,7 +86,7 @@ static int parse_one(const json *item, const char *field, struct arena *a,
     if (!text.s && role != CHAT_ASSISTANT)
         return body_refused(ret_error, "invalid_value", field, "%s has no content", field);
     *ret = (struct memory_new_message){
-        .role = role_of(role),
+        .role = prepare_role(role),
         .text = text.s ? text.s : "",
         .n_text = text.n,
         .status = MEMORY_STORED,

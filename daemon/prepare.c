@@ -138,7 +138,7 @@ int prepare_path(struct history *h, struct turn *t, int64_t tip, struct http_err
     return 0;
 }
 
-static enum memory_role memory_role_of(enum chat_role role)
+enum memory_role prepare_role(enum chat_role role)
 {
     switch (role) {
     case CHAT_SYSTEM:
@@ -172,7 +172,7 @@ int prepare_replies(struct history *h, struct turn *t, struct http_error *ret_er
 {
     for (size_t i = 0; i < t->window.n; i++) {
         const struct chat_message *m = &t->window.v[i];
-        memory_chain(t->store.chain, memory_role_of(m->role), m->text, m->n_text);
+        memory_chain(t->store.chain, prepare_role(m->role), m->text, m->n_text);
         if (m->role == CHAT_USER && t->who == 0)
             memcpy(&t->who, t->store.chain,
                    sizeof t->who); /* a stateless conversation is how it began */

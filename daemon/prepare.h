@@ -56,4 +56,7 @@ struct prepare_place {
 int prepare_store(struct history *h, struct turn *t, const struct prepare_place *place,
                   struct http_error *ret_error) MUST_USE;
 
+/* A message's role as memory keeps it. */
+enum memory_role prepare_role(enum chat_role role);
+
 #endif
