@@ -9,6 +9,10 @@
  * clients that come and go don't keep the others where they are, no two passes in a row are given
  * up while somebody in them stays.
  *
+ * Background turns run one at a time, and only while no other turn runs or waits. One that runs
+ * when somebody comes gives what it has to the tree and goes to the queue's end; it goes on from
+ * there later.
+ *
  * Room: a run is admitted when the tree can give it blocks for its whole prompt. Growth can still
  * fail; then the youngest leaves its blocks to the tree and goes to the head of the queue. It comes
  * back only when there is room for all it had, so that two turns don't chase each other out.
@@ -50,6 +54,7 @@ static void count_queue(const struct batch *b)
 {
     atomic_store(&b->d->n.running, (uint64_t)b->n_running);
     atomic_store(&b->d->n.queued, (uint64_t)b->n_waiting);
+    atomic_store(&b->d->n.is_background, b->n_running == 1 && b->running[0]->t->is_background);
 }
 
 /* ---- who is where ---- */
@@ -124,8 +129,10 @@ static void run_end(struct batch *b, struct run *r)
     if (s->t_first) {
         s->decode_us = s->t_ended - s->t_first;
         s->saved_us = (int64_t)(s->n_cached * b->pace.row_us);
-        atomic_fetch_add(&b->d->n.decode_us, (uint64_t)s->decode_us);
-        atomic_fetch_add(&b->d->n.saved_us, (uint64_t)s->saved_us);
+        if (!t->is_background) {
+            atomic_fetch_add(&b->d->n.decode_us, (uint64_t)s->decode_us);
+            atomic_fetch_add(&b->d->n.saved_us, (uint64_t)s->saved_us);
+        }
     } else {
         s->n_computed = 0;
         s->t_started = s->t_started ? s->t_started : s->t_ended;
@@ -192,23 +199,55 @@ void batch_stop(struct batch *b)
 
 /* ---- admitting and yielding ---- */
 
+/* Who is admitted next: the first that somebody waits for; else, when nothing runs, one of ours.
+ * NULL: nobody now. */
+static struct run **next_of_queue(struct batch *b)
+{
+    struct run **at = &b->waiting;
+    while (*at && (*at)->t->is_background)
+        at = &(*at)->next;
+    if (*at)
+        return at;
+    return b->waiting && b->n_running == 0 ? &b->waiting : NULL;
+}
+
 static void admit(struct batch *b)
 {
-    while (b->waiting && b->n_running < b->parallel && !b->is_full) {
+    struct run **at;
+    while (b->n_running < b->parallel && !b->is_full && (at = next_of_queue(b))) {
         struct err e;
-        struct run *r = b->waiting;
+        struct run *r = *at;
         int rc = run_start(r, b->cache, &e);
         if (rc == ERR_NOMEM && (b->n_running > 0 || cache_is_busy(b->cache))) {
             b->is_full = true; /* until one of them ends, or the disk gives back what it holds */
             return;
         }
-        wait_take(b, &b->waiting);
+        wait_take(b, at);
         if (rc == 0) {
             running_insert(b, r);
             continue;
         }
         turn_fail(r->t, 503, "out_of_memory", "no room for the turn: %s", e.text);
         run_end(b, r);
+    }
+}
+
+/* Somebody waits or runs beside it: a background run lets go. */
+static void stand_back(struct batch *b)
+{
+    bool has_waiting = false;
+    for (const struct run *r = b->waiting; r && !has_waiting; r = r->next)
+        has_waiting = !r->t->is_background;
+    if (!has_waiting)
+        return;
+    for (int i = b->n_running - 1; i >= 0; i--) {
+        struct run *r = b->running[i];
+        if (!r->t->is_background)
+            continue;
+        running_remove(b, r);
+        r->t->stats.n_yields++;
+        run_leave(r);
+        wait_push_tail(b, r);
     }
 }
 
@@ -322,7 +361,7 @@ static int fill_parts(struct batch *b, struct engine_part *parts, int *ret_n_dec
             .seq = run_seq(r),
             .ids = r->ids.v + run_seq(r)->n_tokens,
             .n_ids = r->n_rows,
-            .n_logits = is_last,
+            .n_logits = is_last && !turn_is_warming(r->t),
             .logits = r->logits,
         };
     }
@@ -407,6 +446,7 @@ void batch_step(struct batch *b)
     b->is_stalled = false;
     atomic_store(&b->d->pass_abort, 0); /* before the flags are read: worker.h */
     end_canceled(b);
+    stand_back(b);
     admit(b);
     look_around(b);
     plan(b);

@@ -42,6 +42,8 @@ struct counters {
     _Atomic uint64_t turns_started, turns_done;
     _Atomic uint64_t prompt_tokens, cached_tokens, cached_ram, cached_disk, cached_shared,
         computed_tokens, generated_tokens;
+    _Atomic uint64_t background_tokens; /* computed ahead of turns; not in the sums above */
+    _Atomic int is_background;          /* whether a turn of the daemon's own runs now */
     _Atomic uint64_t cache_hits, cache_misses;        /* turns with and without any cached token */
     _Atomic uint64_t prefill_us, decode_us, saved_us;
     _Atomic uint64_t kv_blocks, kv_bytes, kv_bytes_max, kv_evicted;

@@ -26,6 +26,7 @@
 #include "daemon/limits.h"
 #include "daemon/turn_end.h"
 #include "daemon/wire.h"
+#include "daemon/worker.h"
 
 #define IDLE_MS 2000 /* so long without mail, and the write-ahead log is checkpointed */
 
@@ -346,7 +347,8 @@ void history_reply_json(struct history *h, const struct request *r, int status, 
 void history_submit(struct history *h, struct turn *t)
 {
     t->stats.t_submitted = clock_us();
-    atomic_fetch_add(&h->d->n.turns_started, 1);
+    if (!t->is_background)
+        atomic_fetch_add(&h->d->n.turns_started, 1);
     if (t->params.is_stream) {
         struct buf b;
         buf_init(&b, WIRE_BODY_BYTES);
@@ -355,8 +357,12 @@ void history_submit(struct history *h, struct turn *t)
     }
     t->mail.kind = MAIL_TURN;
     h->n_turns_out++;
-    if (mailbox_push(&h->d->worker, &t->mail))
+    const bool is_background = t->is_background;
+    if (mailbox_push(&h->d->worker, &t->mail)) {
+        if (!is_background && atomic_load(&h->d->n.is_background))
+            worker_interrupt(h->d); /* nobody waits for the pass that is under way */
         return;
+    }
     h->n_turns_out--;
     turn_fail(t, 503, "stopping", "the daemon is stopping");
     turn_end(h, t);

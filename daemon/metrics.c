@@ -78,6 +78,8 @@ static void write_turns(const struct counters *n, struct buf *b)
             "Cached prompt tokens that another conversation computed first.");
     counter(b, "hearth_computed_tokens_total", GET(computed_tokens),
             "Prompt tokens that were computed.");
+    counter(b, "hearth_background_tokens_total", GET(background_tokens),
+            "Prompt tokens computed ahead, while nobody waited.");
     counter(b, "hearth_generated_tokens_total", GET(generated_tokens), "Tokens sampled.");
     seconds(b, "hearth_prefill_seconds_total", GET(prefill_us), "Time spent on prompts.");
     seconds(b, "hearth_decode_seconds_total", GET(decode_us), "Time spent on answers.");

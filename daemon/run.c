@@ -161,7 +161,7 @@ bool run_is_restoring(struct run *r)
 static void note_blocks(struct run *r, const int32_t *ids)
 {
     struct turn *t = r->t;
-    if (!t->store.is_on || !t->params.use_cache)
+    if ((!t->store.is_on && !t->is_background) || !t->params.use_cache)
         return;
     size_t n_max = (size_t)run_seq(r)->n_tokens / KV_BLOCK + 1;
     uint8_t *blocks = malloc(n_max * HASH_BYTES);
@@ -280,6 +280,10 @@ static void count_first(struct run *r)
     s->t_first = clock_us();
     s->prefill_us = s->t_first - s->t_started;
     s->n_computed = (int)t->prompt.n - s->n_cached;
+    if (t->is_background) {
+        atomic_fetch_add(&n->background_tokens, (uint64_t)s->n_computed);
+        return;
+    }
     judge_miss(t);
     atomic_fetch_add(&n->prompt_tokens, t->prompt.n);
     atomic_fetch_add(&n->cached_tokens, (uint64_t)s->n_cached);
@@ -300,6 +304,10 @@ void run_draw(struct run *r)
     assert(run_pending(r) == 0);
     if (t->out.n == 0)
         count_first(r);
+    if (turn_is_warming(t)) {
+        t->finish = TURN_LENGTH;
+        return;
+    }
     if (sampler_draw(r->sampler, r->logits, &id, &e)) {
         if (log_allowed(&limit))
             log_error("turn %s: %s at token %zu", t->id, e.text, t->out.n);

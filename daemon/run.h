@@ -63,7 +63,7 @@ struct kv_seq *run_seq(const struct run *r);
 int run_pending(const struct run *r);
 
 /* After a pass that took the run's last pending id: draws the next one from r->logits, sends what
- * may be sent, and sets t->finish when that was the end. */
+ * may be sent, and sets t->finish when that was the end. A warming turn ends there. */
 void run_draw(struct run *r);
 /* Shares the blocks that the pass has filled. */
 void run_publish(struct run *r, int64_t cost_us_per_token);

@@ -11,8 +11,8 @@
 #include "base/clock.h"
 #include "daemon/wire.h"
 
-struct turn *turn_new(const struct daemon *d, const struct request *r, const struct wire *wire,
-                      const char *id_prefix)
+static struct turn *make(const struct daemon *d, const char *owner, struct cancel *cancel,
+                         const char *id_prefix)
 {
     struct turn *t = calloc(1, sizeof *t);
     if (!t)
@@ -22,14 +22,10 @@ struct turn *turn_new(const struct daemon *d, const struct request *r, const str
     ids_init(&t->prompt);
     ids_init(&t->out);
     buf_init(&t->text, TURN_TEXT_BYTES);
-    t->conn = r->conn;
-    t->is_admitted = r->is_turn;
-    t->cancel = cancel_ref(r->cancel);
-    t->wire = wire;
-    t->owner = arena_str(&t->arena, r->owner);
+    t->cancel = cancel_ref(cancel);
+    t->owner = arena_str(&t->arena, owner);
     t->model = arena_str(&t->arena, info->id);
     t->created_at = clock_wall_s();
-    t->stats.t_arrived = r->t_arrived_us;
     t->stats.miss_at_message = -1;
     t->params.sample = sample_neutral;
     t->params.use_cache = d->config->use_cache;
@@ -39,6 +35,29 @@ struct turn *turn_new(const struct daemon *d, const struct request *r, const str
         return t;
     turn_free(t);
     return NULL;
+}
+
+struct turn *turn_new(const struct daemon *d, const struct request *r, const struct wire *wire,
+                      const char *id_prefix)
+{
+    struct turn *t = make(d, r->owner, r->cancel, id_prefix);
+    if (!t)
+        return NULL;
+    t->conn = r->conn;
+    t->is_admitted = r->is_turn;
+    t->wire = wire;
+    t->stats.t_arrived = r->t_arrived_us;
+    return t;
+}
+
+struct turn *turn_new_background(const struct daemon *d, const char *owner, struct cancel *cancel)
+{
+    struct turn *t = make(d, owner, cancel, "ahead_");
+    if (!t)
+        return NULL;
+    t->is_background = true;
+    t->stats.t_arrived = clock_us();
+    return t;
 }
 
 void turn_free(struct turn *t)
@@ -65,6 +84,11 @@ void turn_flush_free(struct turn_flush *f)
 bool turn_is_canceled(const struct turn *t)
 {
     return atomic_load(&t->cancel->is_set) != 0;
+}
+
+bool turn_is_warming(const struct turn *t)
+{
+    return t->is_background && t->max_tokens == 0;
 }
 
 void turn_fail(struct turn *t, int status, const char *code, const char *fmt, ...)

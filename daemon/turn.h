@@ -114,6 +114,10 @@ struct turn {
     /* Who asks, and in which format. */
     uint64_t conn;
     bool is_admitted;      /* its last reply frees a place (request.is_turn) */
+    /* The daemon's own: no client, no reply; on_end takes what came of it. It runs while no other
+     * turn does, and gives way to each that comes. max_tokens 0: the prompt is only read, so that
+     * what begins with it finds it warm. */
+    bool is_background;
     const char *owner;     /* arena */
     struct cancel *cancel; /* one reference */
     const struct wire *wire;
@@ -163,9 +167,13 @@ void turn_flush_free(struct turn_flush *f);
  * id_prefix: "chatcmpl-". */
 struct turn *turn_new(const struct daemon *d, const struct request *r, const struct wire *wire,
                       const char *id_prefix);
+/* A background turn. `cancel` ends it early; a reference is taken. NULL: no memory. */
+struct turn *turn_new_background(const struct daemon *d, const char *owner, struct cancel *cancel);
 void turn_free(struct turn *t); /* NULL is fine */
 
 bool turn_is_canceled(const struct turn *t);
+/* Whether it ends when its prompt has been read. */
+bool turn_is_warming(const struct turn *t);
 /* finish = TURN_FAILED with a status and a code. */
 void turn_fail(struct turn *t, int status, const char *code, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));

@@ -140,10 +140,24 @@ static void tell_log(const struct turn *t)
         s->n_computed, s->t_first ? wire_ms(s->t_first - s->t_arrived) : 0.0, s->n_yields);
 }
 
+/* Nobody waits for it. */
+static void background_end(struct history *h, struct turn *t)
+{
+    struct err e;
+    tell_log(t);
+    if (t->on_end && t->on_end(h, t, &e))
+        log_warn("%s: %s", t->id, e.text);
+    turn_free(t);
+}
+
 void turn_end(struct history *h, struct turn *t)
 {
     if (!h->engine)
         h->engine = atomic_load(&h->d->engine);
+    if (t->is_background) {
+        background_end(h, t);
+        return;
+    }
     store(h, t);
     reply(h, t);
     store_reply(h, t);
