@@ -7,8 +7,6 @@
  * (more on small ones); it only orders victims. */
 #define COST_DOUBLES_AT 4096.0
 #define COST_US_UNKNOWN 1000.0
-/* The first three rows of the heap, as good as the cheapest. */
-#define NEAR_TOP 7
 
 double evict_cost(struct tree *t, int depth, int count, int64_t us_per_token)
 {
@@ -31,9 +29,28 @@ static double use_of(uint64_t n_hits)
     return use + (x - 1);
 }
 
+/* What is lost with the block: nothing that wasn't decided; nothing, but room comes only when the
+ * write has ended; what was computed. */
+static int loss_of(const struct node *n)
+{
+    switch (n->disk) {
+    case NODE_WRITING:
+        return 1;
+    case NODE_RESTING:
+    case NODE_DIRTY:
+        return 2;
+    default:
+        return 0;
+    }
+}
+
 /* Of two that cost the same, the one that rested longer goes first. */
 static bool goes_before(const struct node *a, const struct node *b)
 {
+    const int x = loss_of(a), y = loss_of(b);
+    if (x != y) {
+        return x < y;
+    }
     return a->priority < b->priority || (a->priority == b->priority && a->used_at < b->used_at);
 }
 
@@ -110,9 +127,13 @@ void evict_remove(struct tree *t, struct node *n)
     }
 }
 
-static bool is_unwritten(const struct node *n)
+void evict_set_disk(struct tree *t, struct node *n, enum node_disk disk)
 {
-    return n->disk == NODE_DIRTY || n->disk == NODE_WRITING;
+    n->disk = disk;
+    if (n->heap_at != NODE_NOT_IN_HEAP) {
+        sift_up(t, n->heap_at);
+        sift_down(t, n->heap_at);
+    }
 }
 
 struct node *evict_next(struct tree *t)
@@ -120,11 +141,7 @@ struct node *evict_next(struct tree *t)
     if (!t->n_heap) {
         return NULL;
     }
-    size_t at = 0;
-    while (at < t->n_heap && at < NEAR_TOP && is_unwritten(t->heap[at])) {
-        at++;
-    }
-    struct node *n = t->heap[at < t->n_heap && at < NEAR_TOP ? at : 0];
+    struct node *n = t->heap[0];
     /* A block that became a leaf late may carry a priority from before the last victim: the clock
      * never turns back. */
     if (n->priority > t->clock) {

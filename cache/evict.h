@@ -6,6 +6,10 @@
  *     clock    = the priority of the last victim           so that what isn't used any more grows
  * old by itself
  *
+ * Before all that stands what is lost with a block: first go those that the disk has, or will never
+ * have; then those being written, which give room when the write has ended; and only when there are
+ * no others, those that still wait for a slow disk.
+ *
  * use = 1 + log2(1 + hits): a system prompt under a hundred conversations outlives eight turnovers
  * of the budget, not a hundred. Every block takes the same bytes, so a tail of 3 positions, at a
  * tenth of the cost, goes long before a block. Cost is the measured one a position where the caller
@@ -24,9 +28,9 @@ double evict_cost(struct tree *t, int depth, int count, int64_t us_per_token);
 void evict_touch(struct tree *t, struct node *n);
 void evict_add(struct tree *t, struct node *n);    /* must not be in the heap */
 void evict_remove(struct tree *t, struct node *n); /* not being in it is fine */
-/* The next victim, or NULL: the cheapest, or of the cheapest few one that the disk has, when the
- * cheapest isn't written yet (losing it costs its computing, and one being written gives no room
- * now). Moves the clock to it. The caller takes it out of the tree. */
+/* Where else the node is, from now on: the only way to change it. */
+void evict_set_disk(struct tree *t, struct node *n, enum node_disk disk);
+/* The next victim, or NULL. Moves the clock to it. The caller takes it out of the tree. */
 struct node *evict_next(struct tree *t);
 /* ERR_CORRUPT when the order or the places are wrong. */
 int evict_check(const struct tree *t, struct err *e) MUST_USE;

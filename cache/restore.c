@@ -163,7 +163,7 @@ static bool take_whole(struct cache_lease *l, struct restore_job *r)
     if (lease_publish(l, r->ids, r->job.record.who, &n, &ignored)) {
         return false;
     }
-    n->disk = NODE_ON_DISK;
+    evict_set_disk(&c->tree, n, NODE_ON_DISK);
     if (r->job.record.cost_us > 0) {
         n->cost_us = (double)r->job.record.cost_us;
         evict_touch(&c->tree, n);

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/sys.h"
 #include "base/thread.h"
+#include "cache/evict.h"
 #include "cache/inside.h"
 
 #define WRITES_MAX 16 /* on their way to the disk: as many blocks can't be evicted for room */
@@ -37,7 +38,7 @@ static void on_replaced(void *ctx, const struct node *tail)
 
 static void set_dirty(struct cache *c, struct node *n)
 {
-    n->disk = NODE_DIRTY;
+    evict_set_disk(&c->tree, n, NODE_DIRTY);
     tree_list(n, &c->tree.dirty);
 }
 
@@ -50,7 +51,7 @@ void spill_add(struct cache *c, struct node *n)
         set_dirty(c, n);
         return;
     }
-    n->disk = NODE_RESTING;
+    evict_set_disk(&c->tree, n, NODE_RESTING);
     n->due_us = clock_us() + c->tail_idle_us;
     tree_list(n, &c->tree.resting);
 }
@@ -68,7 +69,7 @@ static bool send(struct cache *c, struct node *n)
 {
     struct spill_job *s;
     if (disk_has(c->disk, n->id)) { /* it was there before it was computed again */
-        n->disk = NODE_ON_DISK;
+        evict_set_disk(&c->tree, n, NODE_ON_DISK);
         tree_list(n, NULL);
         return true;
     }
@@ -90,7 +91,7 @@ static bool send(struct cache *c, struct node *n)
     memcpy(j->record.root, root_of(n)->id, HASH_BYTES);
     memcpy(j->root, j->record.root, HASH_BYTES);
     memcpy(j->id, n->id, HASH_BYTES);
-    n->disk = NODE_WRITING;
+    evict_set_disk(&c->tree, n, NODE_WRITING);
     tree_list(n, NULL);
     c->n_writing++;
     c->is_order_stale = true;
@@ -114,7 +115,7 @@ void spill_written(struct cache *c, struct disk_job *job)
     c->n_writing--;
     /* The node may have gone, and may even have come again with another block. */
     if (n && n->disk == NODE_WRITING && n->block == s->block) {
-        n->disk = job->rc == 0 ? NODE_ON_DISK : NODE_ONLY_RAM;
+        evict_set_disk(&c->tree, n, job->rc == 0 ? NODE_ON_DISK : NODE_ONLY_RAM);
         if (job->rc && job->rc != ERR_UNSUPPORTED && !n->is_bad) {
             set_dirty(c, n);
         }

@@ -17,6 +17,7 @@
 
 #include "base/sys.h"
 #include "base/thread.h"
+#include "cache/evict.h"
 #include "cache/inside.h"
 
 int cache_lease_n_blocks(const struct cache_lease *l)
@@ -117,7 +118,7 @@ size_t cache_quarantine(struct cache_lease *l, int n_block, const int32_t *ids, 
             n->is_bad = true;
             tree_list(n, NULL); /* never written any more */
             if (n->disk == NODE_RESTING || n->disk == NODE_DIRTY) {
-                n->disk = NODE_ONLY_RAM;
+                evict_set_disk(&c->tree, n, NODE_ONLY_RAM);
             }
             if (c->disk) {
                 disk_remove(c->disk, n->id); /* after a write that is under way */
