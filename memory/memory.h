@@ -121,6 +121,7 @@ int memory_conversation_list(struct memory *m, const char *owner, const struct m
 
 /* Messages. Durable when the call returns (synchronous=FULL). `parent` 0: the first of its
  * conversation. */
+struct memory_context;
 struct memory_new_message {
     int64_t conversation, parent;
     enum memory_role role;
@@ -129,6 +130,7 @@ struct memory_new_message {
     const char *model;         /* answers imported or added by items; may be NULL */
     enum memory_status status; /* MEMORY_STORED for a person's, MEMORY_COMPLETE for an added
                                 * answer, MEMORY_GENERATING for one that begins */
+    const struct memory_context *context; /* injected with it (memory/window.h), or NULL */
 };
 int memory_message_add(struct memory *m, const struct memory_new_message *msg,
                        struct memory_message *ret, struct arena *a, struct err *e) MUST_USE;

@@ -48,7 +48,8 @@ PUBLIC = {
     'engine': {'engine/engine.h', 'engine/chat.h', 'engine/tok.h', 'engine/sample.h',
                'engine/stop.h'},
     'cache': {'cache/cache.h'},
-    'memory': {'memory/memory.h', 'memory/said.h', 'memory/extract.h', 'memory/facts.h'},
+    'memory': {'memory/memory.h', 'memory/plan.h', 'memory/window.h', 'memory/said.h',
+               'memory/extract.h', 'memory/facts.h'},
 }
 # Header (or folder) → the files that may include it. Tests may include what their fixtures need.
 THIRD_PARTY = {
