@@ -6,8 +6,9 @@
  *     blocks    [ {data → slot 0}, … ]    free ones linked by next_free, last released first
  *
  * The mapping is reserved whole and touched slot by slot, so a generous budget costs nothing until
- * it is used. A block is zeroed when it is taken, not when it is released: release happens in
- * bursts (an evicted subtree), taking one at a time.
+ * it is used; what free slots have touched can be given back (kv_pool_trim). A block is zeroed when
+ * it is taken, not when it is released: release happens in bursts (an evicted subtree), taking one
+ * at a time.
  *
  * A slot that nobody holds is poisoned for AddressSanitizer: reading a block after its last unref
  * is then a report, not a wrong answer.
@@ -19,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/sys.h"
 #include "base/thread.h"
@@ -41,7 +43,7 @@ struct kv_pool {
     struct kv_shape shape;
     struct kv_block *blocks; /* [n_blocks] */
     struct kv_block *free;
-    size_t n_blocks, n_free;
+    size_t n_blocks, n_free, n_resident;
     unsigned char *map;
     size_t map_bytes;
 };
@@ -192,6 +194,54 @@ size_t kv_pool_n_free(const struct kv_pool *p)
     return p->n_free;
 }
 
+size_t kv_pool_n_resident(const struct kv_pool *p)
+{
+    return p->n_resident;
+}
+
+/* The whole pages of slots [from, to) and of no others. */
+static size_t give_pages(struct kv_pool *p, size_t from, size_t to)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t first = (uintptr_t)p->blocks[from].data;
+    const uintptr_t end = first + (to - from) * p->shape.block_bytes;
+    const uintptr_t a = (first + page - 1) / page * page, b = end / page * page;
+    if (a >= b || madvise((void *)a, b - a, MADV_DONTNEED)) {
+        return 0;
+    }
+    return b - a;
+}
+
+size_t kv_pool_trim(struct kv_pool *p)
+{
+    size_t given = 0;
+    assert(thread_is(THREAD_WORKER));
+    if (p->n_resident == p->n_blocks - p->n_free) {
+        return 0;
+    }
+    (void)madvise(p->blocks[0].data, p->n_blocks * p->shape.block_bytes, MADV_NOHUGEPAGE);
+    for (size_t i = 0; i < p->n_blocks;) {
+        size_t end = i;
+        size_t n = 0; /* of the run of free slots, those that have pages */
+        for (; end < p->n_blocks && p->blocks[end].n_refs == 0; end++) {
+            n += p->blocks[end].is_resident;
+            p->blocks[end].is_resident = false;
+        }
+        if (n > 0) {
+            const size_t bytes = give_pages(p, i, end), most = n * p->shape.block_bytes;
+            given += bytes < most ? bytes : most;
+            p->n_resident -= n;
+        }
+        i = end + 1;
+    }
+    return given;
+}
+
+void kv_pool_relax(struct kv_pool *p)
+{
+    (void)madvise(p->blocks[0].data, p->n_blocks * p->shape.block_bytes, MADV_HUGEPAGE);
+}
+
 struct kv_block *kv_take(struct kv_pool *p)
 {
     assert(thread_is(THREAD_WORKER));
@@ -203,6 +253,8 @@ struct kv_block *kv_take(struct kv_pool *p)
     p->n_free--;
     b->next_free = NULL;
     b->n_refs = 1;
+    p->n_resident += !b->is_resident;
+    b->is_resident = true;
     slot_unpoison(p, b);
     memset(b->data, 0, p->shape.block_bytes);
     return b;

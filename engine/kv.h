@@ -26,6 +26,7 @@
 #ifndef HEARTH_ENGINE_KV_H
 #define HEARTH_ENGINE_KV_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -55,6 +56,7 @@ int kv_shape_init(struct kv_shape *ret, enum kv_type type, int n_layers, int n_k
 struct kv_block {
     unsigned char *data; /* block_bytes, 64-byte aligned */
     int n_refs;
+    bool is_resident; /* it was taken since its pages last went back to the system */
     struct kv_pool *pool;
     struct kv_block *next_free;
 };
@@ -69,6 +71,17 @@ void kv_pool_free(struct kv_pool *p); /* NULL is fine; all blocks must have been
 const struct kv_shape *kv_pool_shape(const struct kv_pool *p);
 size_t kv_pool_n_blocks(const struct kv_pool *p); /* the budget */
 size_t kv_pool_n_free(const struct kv_pool *p);
+
+/* Slots whose pages the system has to hold: those in use, and free ones that were once. */
+size_t kv_pool_n_resident(const struct kv_pool *p);
+/*
+ * Gives the pages of all free slots back to the system, and takes no huge pages any more until
+ * kv_pool_relax: a kernel that gathers small pages into huge ones would bring back what was given
+ * up. Returns how many bytes. A huge page that a block in use has a part of goes when the system
+ * next splits it, which it does when it is short of memory.
+ */
+size_t kv_pool_trim(struct kv_pool *p);
+void kv_pool_relax(struct kv_pool *p);
 
 /* A zeroed block with one reference, or NULL when the budget is used up. */
 struct kv_block *kv_take(struct kv_pool *p);

@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/sys.h"
 #include "engine/kv.h"
@@ -309,6 +311,68 @@ static void counts_agree_with_a_fool(void **state)
     kv_pool_free(p);
 }
 
+/* Pages of [p, p + n) that the system holds, of those that lie whole inside. */
+static size_t n_pages_held(const unsigned char *p, size_t n)
+{
+    static unsigned char seen[4096];
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t a = ((uintptr_t)p + page - 1) / page * page, b = ((uintptr_t)p + n) / page * page;
+    size_t n_held = 0;
+    assert_true(b > a && (b - a) / page <= sizeof seen);
+    assert_int_equal(mincore((void *)a, b - a, seen), 0);
+    for (size_t i = 0; i < (b - a) / page; i++) {
+        n_held += seen[i] & 1;
+    }
+    return n_held;
+}
+
+static void trim_gives_free_slots_to_the_system_and_no_byte_of_others(void **state)
+{
+    (void)state;
+    enum { N = 16 };
+    struct kv_shape shape;
+    struct kv_pool *p = NULL;
+    struct kv_block *b[N];
+    struct err e;
+    assert_int_equal(kv_shape_init(&shape, KV_F16, 30, 3, 64, &e), 0);
+    assert_int_equal(kv_pool_new(&shape, N, &p, &e), 0);
+    assert_int_equal(kv_pool_trim(p), 0); /* nothing was touched */
+    for (int i = 0; i < N; i++) {
+        b[i] = kv_take(p);
+        memset(b[i]->data, 0xA0 + i, shape.block_bytes);
+    }
+    assert_int_equal(kv_pool_n_resident(p), N);
+    assert_int_equal(kv_pool_trim(p), 0); /* nothing is free */
+    for (int i = 0; i < N; i++) {
+        if (i % 4 != 1) {
+            kv_unref(b[i]);
+        }
+    }
+    assert_int_equal(kv_pool_n_resident(p), N);
+    const size_t given = kv_pool_trim(p);
+    assert_true(given > (N - N / 4 - 4) * shape.block_bytes && given <= 12 * shape.block_bytes);
+    assert_int_equal(kv_pool_n_resident(p), N / 4);
+    assert_int_equal(kv_pool_trim(p), 0);
+    for (int i = 0; i < N; i++) {
+        const size_t held = n_pages_held(b[i]->data, shape.block_bytes);
+        if (i % 4 == 1) {
+            assert_true(all_bytes(b[i]->data, shape.block_bytes, (unsigned char)(0xA0 + i)));
+            assert_true(held >= shape.block_bytes / 4096 - 1);
+        } else {
+            assert_int_equal(held, 0);
+        }
+    }
+    kv_pool_relax(p);
+    for (struct kv_block *c; (c = kv_take(p));) {
+        assert_true(all_bytes(c->data, shape.block_bytes, 0));
+    }
+    assert_int_equal(kv_pool_n_resident(p), N);
+    for (int i = 0; i < N; i++) {
+        kv_unref(b[i]); /* the slots' own: all have one reference */
+    }
+    kv_pool_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -321,6 +385,7 @@ int main(void)
         cmocka_unit_test(a_copy_holds_the_first_positions_and_zeroes),
         cmocka_unit_test(seal_zeroes_what_an_abandoned_pass_left),
         cmocka_unit_test(counts_agree_with_a_fool),
+        cmocka_unit_test(trim_gives_free_slots_to_the_system_and_no_byte_of_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
