@@ -52,8 +52,9 @@ static int insert_turn(struct memory *m, int64_t answer, const struct memory_tur
 {
     struct stmt *s = db_stmt(m->db,
                              "INSERT INTO turn VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10,"
-                             " ?11, ?12, ?13, ?14, ?15, ?16)",
+                             " ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
                              e);
+    const bool has_place = t->miss_reason && t->miss_at >= 0;
     const int64_t values[] = {
         answer,         t->prompt_tokens, t->completion_tokens, t->cached_tokens, t->cached_ram,
         t->cached_disk, t->cached_shared, t->computed_tokens,   t->queue_us,      t->restore_us,
@@ -64,6 +65,10 @@ static int insert_turn(struct memory *m, int64_t answer, const struct memory_tur
         stmt_int(s, i + 1, values[i]);
     stmt_str(s, n + 1, t->miss_reason);
     stmt_str(s, n + 2, t->finish ? t->finish : "");
+    if (has_place) /* NULL otherwise */
+        stmt_int(s, n + 3, t->miss_at);
+    if (has_place && t->miss_message > 0)
+        stmt_int(s, n + 4, t->miss_message);
     return stmt_run(s, e);
 }
 
@@ -79,6 +84,8 @@ int memory_answer_end(struct memory *m, const struct memory_answer *answer, stru
         rc = tokens_insert(m, answer->row, answer->render, answer->ids, answer->n_ids, e);
     if (rc == 0 && answer->turn)
         rc = insert_turn(m, answer->row, answer->turn, e);
+    if (rc == 0 && answer->turn)
+        rc = savings_add_answer(m, answer, e);
     if (rc == 0 && answer->n_blocks > 0)
         rc = blocks_insert(m, answer, e);
     if (rc == 0 && answer->response)
@@ -86,47 +93,126 @@ int memory_answer_end(struct memory *m, const struct memory_answer *answer, stru
     return db_end(m->db, rc, e);
 }
 
+/* The columns of turn_read. */
+#define TURN_COLUMNS                                                                               \
+    "m.conversation, m.row, t.prompt_tokens, t.completion_tokens, t.cached_tokens, t.cached_ram,"  \
+    " t.cached_disk, t.cached_shared, t.computed_tokens, t.queue_us, t.restore_us, t.prefill_us,"  \
+    " t.ttft_us, t.decode_us, t.saved_us, t.miss_reason, t.finish, t.miss_reason IS NULL,"         \
+    " ifnull(t.miss_at, -1), ifnull(t.miss_message, 0)"
+#define N_TURN_COLUMNS 20
+
+static int turn_read(struct stmt *s, struct memory_turn *ret, struct arena *a, struct err *e)
+{
+    struct memory_turn t = {
+        .conversation = column_int(s, 0),
+        .answer = column_int(s, 1),
+        .prompt_tokens = (int)column_int(s, 2),
+        .completion_tokens = (int)column_int(s, 3),
+        .cached_tokens = (int)column_int(s, 4),
+        .cached_ram = (int)column_int(s, 5),
+        .cached_disk = (int)column_int(s, 6),
+        .cached_shared = (int)column_int(s, 7),
+        .computed_tokens = (int)column_int(s, 8),
+        .queue_us = column_int(s, 9),
+        .restore_us = column_int(s, 10),
+        .prefill_us = column_int(s, 11),
+        .ttft_us = column_int(s, 12),
+        .decode_us = column_int(s, 13),
+        .saved_us = column_int(s, 14),
+        .miss_at = (int)column_int(s, 18),
+        .miss_message = column_int(s, 19),
+    };
+    bool has_reason = column_int(s, 17) == 0;
+    const char *reason = column_copy(s, 15, NULL, a);
+    t.miss_reason = has_reason ? reason : NULL;
+    t.finish = column_copy(s, 16, NULL, a);
+    if (!reason || !t.finish)
+        return memory_out(e);
+    *ret = t;
+    return 0;
+}
+
 int memory_turn_get(struct memory *m, int64_t answer, struct memory_turn *ret, struct arena *a,
                     struct err *e)
 {
-    struct stmt *s =
-        db_stmt(m->db,
-                "SELECT m.conversation, t.prompt_tokens, t.completion_tokens, t.cached_tokens,"
-                " t.cached_ram, t.cached_disk, t.cached_shared, t.computed_tokens, t.queue_us,"
-                " t.restore_us, t.prefill_us, t.ttft_us, t.decode_us, t.saved_us, t.miss_reason,"
-                " t.finish, t.miss_reason IS NULL"
-                " FROM turn t JOIN message m ON m.row = t.answer WHERE t.answer = ?1",
-                e);
+    struct stmt *s = db_stmt(m->db,
+                             "SELECT " TURN_COLUMNS
+                             " FROM turn t JOIN message m ON m.row = t.answer WHERE t.answer = ?1",
+                             e);
     stmt_int(s, 1, answer);
     int rc = stmt_step(s, e);
-    if (rc == 1) {
-        struct memory_turn t = {
-            .conversation = column_int(s, 0),
-            .answer = answer,
-            .prompt_tokens = (int)column_int(s, 1),
-            .completion_tokens = (int)column_int(s, 2),
-            .cached_tokens = (int)column_int(s, 3),
-            .cached_ram = (int)column_int(s, 4),
-            .cached_disk = (int)column_int(s, 5),
-            .cached_shared = (int)column_int(s, 6),
-            .computed_tokens = (int)column_int(s, 7),
-            .queue_us = column_int(s, 8),
-            .restore_us = column_int(s, 9),
-            .prefill_us = column_int(s, 10),
-            .ttft_us = column_int(s, 11),
-            .decode_us = column_int(s, 12),
-            .saved_us = column_int(s, 13),
-        };
-        bool has_reason = column_int(s, 16) == 0;
-        const char *reason = column_copy(s, 14, NULL, a);
-        t.miss_reason = has_reason ? reason : NULL;
-        t.finish = column_copy(s, 15, NULL, a);
-        rc = reason && t.finish ? 0 : memory_out(e);
-        if (rc == 0)
-            *ret = t;
-    } else if (rc == 0) {
+    if (rc == 1)
+        rc = turn_read(s, ret, a, e);
+    else if (rc == 0)
         rc = err_set(e, ERR_NOTFOUND, "no statistics of message %lld", (long long)answer);
-    }
     stmt_end(s);
     return rc;
+}
+
+static int entry_read(struct stmt *s, struct memory_turn_entry *ret, struct arena *a, struct err *e)
+{
+    struct memory_turn_entry t = {.created_at = column_int(s, N_TURN_COLUMNS + 1)};
+    int rc = turn_read(s, &t.turn, a, e);
+    if (rc)
+        return rc;
+    t.answer_id = column_copy(s, N_TURN_COLUMNS, NULL, a);
+    t.miss_id = column_copy(s, N_TURN_COLUMNS + 2, NULL, a);
+    if (!t.answer_id || !t.miss_id)
+        return memory_out(e);
+    *ret = t;
+    return 0;
+}
+
+/* The row of the answer that the page follows. */
+static int turns_start(struct memory *m, int64_t conversation, const struct memory_page *page,
+                       int64_t *ret, struct err *e)
+{
+    *ret = page->is_ascending ? 0 : INT64_MAX;
+    if (!page->after)
+        return 0;
+    struct stmt *s =
+        db_stmt(m->db, "SELECT row FROM message WHERE id = ?1 AND conversation = ?2", e);
+    stmt_str(s, 1, page->after);
+    stmt_int(s, 2, conversation);
+    int rc = stmt_step(s, e);
+    if (rc == 1)
+        *ret = column_int(s, 0);
+    else if (rc == 0)
+        rc = err_set(e, ERR_NOTFOUND, "no message '%s' in the conversation", page->after);
+    stmt_end(s);
+    return rc < 0 ? rc : 0;
+}
+
+#define TURN_ENTRIES                                                                               \
+    "SELECT " TURN_COLUMNS ", m.id, m.created_at,"                                                 \
+    " ifnull((SELECT x.id FROM message x WHERE x.row = t.miss_message), '')"                       \
+    " FROM message m JOIN turn t ON t.answer = m.row WHERE m.conversation = ?1 AND m.row "
+
+int memory_turn_list(struct memory *m, int64_t conversation, const struct memory_page *page,
+                     struct memory_turns *ret, struct arena *a, struct err *e)
+{
+    int64_t start;
+    size_t n = 0;
+    if (page->limit < 1 || page->limit > MEMORY_PAGE_MAX)
+        return err_set(e, ERR_INVAL, "limit is %d: from 1 to %d", page->limit, MEMORY_PAGE_MAX);
+    int rc = turns_start(m, conversation, page, &start, e);
+    if (rc < 0)
+        return rc;
+    struct memory_turn_entry *list = arena_array(a, (size_t)page->limit, sizeof(*list));
+    if (!list)
+        return memory_out(e);
+    struct stmt *s =
+        page->is_ascending ? db_stmt(m->db, TURN_ENTRIES "> ?2 ORDER BY m.row LIMIT ?3", e)
+                           : db_stmt(m->db, TURN_ENTRIES "< ?2 ORDER BY m.row DESC LIMIT ?3", e);
+    stmt_int(s, 1, conversation);
+    stmt_int(s, 2, start);
+    stmt_int(s, 3, page->limit + 1);
+    while ((rc = stmt_step(s, e)) == 1 && n < (size_t)page->limit)
+        if ((rc = entry_read(s, &list[n++], a, e)) < 0)
+            break;
+    stmt_end(s);
+    if (rc < 0)
+        return rc;
+    *ret = (struct memory_turns){.v = list, .n = n, .has_more = rc == 1};
+    return 0;
 }

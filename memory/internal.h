@@ -36,6 +36,10 @@ int blocks_insert(struct memory *m, const struct memory_answer *answer, struct e
 int blocks_only_of(struct memory *m, int64_t conversation, struct memory_removed *ret,
                    struct err *e) MUST_USE;
 
+/* savings.c: counts answer->turn, within the caller's transaction. */
+int savings_add_answer(struct memory *m, const struct memory_answer *answer,
+                       struct err *e) MUST_USE;
+
 /* store.c: after a delete, outside of any transaction: takes what was deleted out of the -wal, now
  * or later. */
 void store_wipe(struct memory *m);

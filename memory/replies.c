@@ -189,6 +189,24 @@ int memory_reply_get(struct memory *m, const char *owner, const struct memory_re
     return 0;
 }
 
+bool memory_reply_is_of_other(struct memory *m, const char *owner,
+                              const struct memory_reply_key *key)
+{
+    struct err ignored;
+    struct owner o = {0};
+    if (owner_find(m, owner, &o, &ignored) < 0)
+        return false;
+    struct stmt *s = db_stmt(
+        m->db, "SELECT 1 FROM reply WHERE owner = ?1 AND chain = ?2 AND render <> ?3 LIMIT 1",
+        &ignored);
+    stmt_int(s, 1, o.row);
+    stmt_blob(s, 2, key->chain, HASH_BYTES);
+    stmt_blob(s, 3, key->render, HASH_BYTES);
+    bool is_there = stmt_step(s, &ignored) == 1;
+    stmt_end(s);
+    return is_there;
+}
+
 int memory_reply_drop_all(struct memory *m, const char *owner, struct err *e)
 {
     int rc = db_begin(m->db, DB_NORMAL, e);

@@ -7,8 +7,10 @@
  *        activity             ◄──────── turn                     what the answer cost
  *          ▲                    ▲
  *          ├──── response ──────┘                                /v1/responses: resp_… → its answer
- *          └──── block_use                                       what the cache keeps for it: ids
+ *          ├──── block_use                                       what the cache keeps for it: ids
+ *          └──── conversation_savings, conversation_miss         sums over its turns, for life
  *
+ *      owner_savings, owner_miss                       the same for all of an owner's turns, for good
  *      reply_owner ◄─ reply                            stateless chats: chain hash → generated ids
  *
  *      arrows are cascading keys: a deleted conversation takes all of it along
@@ -32,6 +34,21 @@
 #define HEARTH_MEMORY_SCHEMA_H
 
 #define SCHEMA_APPLICATION_ID 0x48727468 /* "Hrth": the file is a history of ours */
+
+/* Sums over turns, step 3. What was cached is cached_ram + cached_disk. */
+#define SCHEMA_SUM_NAMES                                                                           \
+    " turns, prompt_tokens, completion_tokens, cached_ram, cached_disk, cached_shared,"            \
+    " computed_tokens, restore_us, prefill_us, saved_us"
+#define SCHEMA_SUMS                                                                                \
+    " turns INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL,"                                     \
+    " completion_tokens INTEGER NOT NULL, cached_ram INTEGER NOT NULL,"                            \
+    " cached_disk INTEGER NOT NULL, cached_shared INTEGER NOT NULL,"                               \
+    " computed_tokens INTEGER NOT NULL, restore_us INTEGER NOT NULL, prefill_us INTEGER NOT NULL," \
+    " saved_us INTEGER NOT NULL"
+#define SCHEMA_SUMS_OF_TURNS                                                                       \
+    " count(*), sum(t.prompt_tokens), sum(t.completion_tokens), sum(t.cached_ram),"                \
+    " sum(t.cached_disk), sum(t.cached_shared), sum(t.computed_tokens), sum(t.restore_us),"        \
+    " sum(t.prefill_us), sum(t.saved_us)"
 
 /* Step i leads from user_version i to i + 1, in one transaction. A step is never edited once
  * released; append. */
@@ -120,6 +137,41 @@ static const char *const schema_steps[] = {
     "  PRIMARY KEY (conversation, block)"
     ") STRICT, WITHOUT ROWID;"
     "CREATE INDEX block_use_by_block ON block_use (block);",
+
+    /* 3 */
+    "ALTER TABLE turn ADD COLUMN miss_at INTEGER;"      /* which message of the window */
+    "ALTER TABLE turn ADD COLUMN miss_message INTEGER;" /* its row, when it is a stored one */
+    "CREATE TABLE conversation_savings ("
+    "  conversation INTEGER PRIMARY KEY REFERENCES conversation ON DELETE CASCADE,"
+    SCHEMA_SUMS "," /* of all its turns, those of deleted messages too */
+    "  window BLOB NOT NULL DEFAULT x''" /* what its newest turn read: 8 bytes a message */
+    ") STRICT;"
+    "CREATE TABLE conversation_miss ("
+    "  conversation INTEGER NOT NULL REFERENCES conversation ON DELETE CASCADE,"
+    "  reason TEXT NOT NULL, n INTEGER NOT NULL,"
+    "  PRIMARY KEY (conversation, reason)"
+    ") STRICT, WITHOUT ROWID;"
+    /* Since the installation, whatever was deleted since; stateless turns too. */
+    "CREATE TABLE owner_savings ("
+    "  owner TEXT PRIMARY KEY, since INTEGER NOT NULL," SCHEMA_SUMS
+    ") STRICT;"
+    "CREATE TABLE owner_miss ("
+    "  owner TEXT NOT NULL, reason TEXT NOT NULL, n INTEGER NOT NULL,"
+    "  PRIMARY KEY (owner, reason)"
+    ") STRICT, WITHOUT ROWID;"
+    "INSERT INTO conversation_savings (conversation," SCHEMA_SUM_NAMES ")"
+    "  SELECT m.conversation," SCHEMA_SUMS_OF_TURNS
+    "  FROM turn t JOIN message m ON m.row = t.answer GROUP BY m.conversation;"
+    "INSERT INTO conversation_miss SELECT m.conversation, t.miss_reason, count(*)"
+    "  FROM turn t JOIN message m ON m.row = t.answer"
+    "  WHERE t.miss_reason IS NOT NULL GROUP BY 1, 2;"
+    "INSERT INTO owner_savings (owner, since," SCHEMA_SUM_NAMES ")"
+    "  SELECT c.owner, min(m.created_at)," SCHEMA_SUMS_OF_TURNS
+    "  FROM turn t JOIN message m ON m.row = t.answer JOIN conversation c"
+    "  ON c.row = m.conversation GROUP BY c.owner;"
+    "INSERT INTO owner_miss SELECT c.owner, t.miss_reason, count(*)"
+    "  FROM turn t JOIN message m ON m.row = t.answer JOIN conversation c"
+    "  ON c.row = m.conversation WHERE t.miss_reason IS NOT NULL GROUP BY 1, 2;",
 };
 
 #define SCHEMA_VERSION ((int)(sizeof(schema_steps) / sizeof(schema_steps[0])))
