@@ -58,7 +58,7 @@ static int check_file(int fd, size_t block_bytes, struct err *e)
     return 0;
 }
 
-int disk_file_open(const struct disk_place *p, size_t block_bytes, int *ret_fd, struct err *e)
+int disk_file_open_head(const struct disk_place *p, size_t block_bytes, int *ret_fd, struct err *e)
 {
     char name[DISK_NAME_BYTES];
     disk_file_name(p, ".kv", name);
@@ -74,9 +74,17 @@ int disk_file_open(const struct disk_place *p, size_t block_bytes, int *ret_fd, 
         sys.close(fd);
         return rc;
     }
-    (void)sys.fadvise(fd, 0, 0, POSIX_FADV_WILLNEED); /* advice */
     *ret_fd = fd;
     return 0;
+}
+
+int disk_file_open(const struct disk_place *p, size_t block_bytes, int *ret_fd, struct err *e)
+{
+    const int rc = disk_file_open_head(p, block_bytes, ret_fd, e);
+    if (!rc) {
+        (void)sys.fadvise(*ret_fd, 0, 0, POSIX_FADV_WILLNEED); /* advice */
+    }
+    return rc;
 }
 
 static int read_all(int fd, void *to, size_t n, off_t off, struct err *e)
@@ -114,6 +122,13 @@ int disk_file_read(int fd, const struct record_name *name, void *data, struct re
     /* It is in our budget now: once is enough. */
     (void)sys.fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
     return rc;
+}
+
+int disk_file_read_head(int fd, const struct record_name *name, struct record *ret, struct err *e)
+{
+    unsigned char head[RECORD_HEAD_BYTES];
+    const int rc = read_all(fd, head, sizeof head, 0, e);
+    return rc ? rc : record_parse_head(name, head, ret, e);
 }
 
 /* ---- writing ---- */
