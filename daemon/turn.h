@@ -81,7 +81,9 @@ struct turn_store {
     size_t n_inputs;
     /* begun by prepare_store: its id is known from the first event on */
     struct memory_message answer;
+    bool is_answered;          /* the answer is stored */
     bool has_failed;           /* the answer could not be stored: the reply says "stored": false */
+    bool is_uncounted;         /* nor its turn, then */
     bool is_reply;             /* stateless: keep the ids by chain */
     uint8_t chain[HASH_BYTES]; /* over the window (memory_chain), up to and without the answer */
 };
@@ -103,8 +105,11 @@ struct turn_stats {
     int64_t restore_us, prefill_us, decode_us, saved_us;
     int n_cached, n_ram, n_disk, n_shared, n_computed;
     int n_yields;            /* times it gave its blocks back and resumed */
-    const char *miss_reason; /* NULL: none; "off", "model", "evicted", "new" (static) */
+    /* The history thread's, by daemon/account.h. */
+    const char *miss_reason; /* NULL: none; else miss_name's */
     int miss_at_message;     /* index into the window, -1: none */
+    int64_t miss_row;        /* of that message when it is stored, else 0 */
+    char miss_message[MEMORY_ID_BYTES]; /* its id, "" without one */
 };
 
 struct turn {
@@ -113,6 +118,7 @@ struct turn {
 
     /* Who asks, and in which format. */
     uint64_t conn;
+    bool has_waited_room;  /* daemon/room.h: its answer found the disk full once */
     bool is_admitted;      /* its last reply frees a place (request.is_turn) */
     /* The daemon's own: no client, no reply; on_end takes what came of it. It runs while no other
      * turn does, and gives way to each that comes. max_tokens 0: the prompt is only read, so that
@@ -149,6 +155,8 @@ struct turn {
     /* Stored turns: the cache's blocks up to the answer's end; owned, [n_blocks * HASH_BYTES]. */
     uint8_t *blocks;
     size_t n_blocks;
+    uint8_t *marks; /* arena: what was read, in hashes (daemon/account.c) */
+    size_t n_marks;
 
     int wire_seq; /* sequence_number of the next event; touched only by `wire` */
 };
