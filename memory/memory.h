@@ -329,10 +329,12 @@ struct memory_block_pin {
     const uint8_t *model; /* [HASH_BYTES] */
 };
 /* Instead of those it had. ret->unpinned: those that only this conversation had pinned. Durable. */
-int memory_block_pin_set(struct memory *m, int64_t conversation, const struct memory_block_pin *pin,
-                   struct memory_removed *ret, struct err *e) MUST_USE;
+int memory_block_pin_set(struct memory *m, int64_t conversation,
+                         const struct memory_block_pin *pin, struct memory_removed *ret,
+                         struct err *e) MUST_USE;
 /* How many it has, under any model. */
-int memory_block_pin_count(struct memory *m, int64_t conversation, int64_t *ret, struct err *e) MUST_USE;
+int memory_block_pin_count(struct memory *m, int64_t conversation, int64_t *ret,
+                           struct err *e) MUST_USE;
 /* All pins, [*ret_n], chain by chain; the caller frees them. */
 struct memory_block_pinned {
     uint8_t model[HASH_BYTES], block[HASH_BYTES];
