@@ -105,6 +105,12 @@ int api_item_delete(struct history *h, struct request *r, const struct route_arg
 int api_tokenize(struct history *h, struct request *r, const struct route_args *args,
                  struct http_error *ret);
 
+/* api_stats.c */
+int api_stats(struct history *h, struct request *r, const struct route_args *args,
+              struct http_error *ret);
+int api_savings(struct history *h, struct request *r, const struct route_args *args,
+                struct http_error *ret);
+
 /* api_verify.c */
 int api_verify(struct history *h, struct request *r, const struct route_args *args,
                struct http_error *ret);
