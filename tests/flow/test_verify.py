@@ -341,10 +341,11 @@ class Verify(unittest.TestCase):
             _, text, reply = self.talk(d, "and after?", c)
             self.assertEqual(text, "fine.")
             self.assertEqual(reply["usage"]["input_tokens_details"]["cached_tokens"], BLOCK)
+            self.assertEqual(self.verify(d, c)["different"], [])
+        with Unchecked(SCRIPT, folder=self.folder) as d:  # its log is the same file
+            self.assertEqual(self.verify(d, c)["different"], [])
+            self.assertEqual(self.talk(d, "and then?", c)[1], "fine.")
             self.assertEqual(d.log().count(WRONG_BLOCK), n_wrong)
-            self.assertEqual(self.verify(d, c)["different"], [])
-        with self.daemon() as d:
-            self.assertEqual(self.verify(d, c)["different"], [])
 
     def test_the_first_block_restored_after_a_start_is_checked(self):
         with self.daemon() as d:
