@@ -59,7 +59,7 @@ struct disk_job {
     struct mail mail;
     enum disk_op op;
     uint8_t root[HASH_BYTES], id[HASH_BYTES];
-    struct record record; /* DISK_WRITE: what; reads: filled when rc is 0; DISK_PURGE: the bad one */
+    struct record record; /* written; filled by reads when rc is 0; DISK_PURGE: the bad one */
     unsigned char *data;  /* [block_bytes] */
     size_t block_bytes;
     atomic_bool is_canceled; /* a read that needn't be made any more */

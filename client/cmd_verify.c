@@ -122,7 +122,7 @@ int cmd_verify(struct client *c, int argc, char **argv)
         printf("all %.0f blocks (%.0f positions) are the bytes that the model computes\n",
                sum.blocks, sum.positions);
     else if (!c->is_json)
-        printf("%d of %.0f blocks differed; what was wrong is removed, and computed anew when it is "
+        printf("%d of %.0f blocks differed; what was wrong is removed, and computed anew when "
                "needed\n",
                sum.n_different, sum.blocks);
     return sum.n_different ? EXIT_REFUSED : EXIT_FINE;

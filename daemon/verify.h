@@ -73,7 +73,7 @@ struct verifier {
     struct cache_lease *lease; /* on the chain, or NULL */
     int n_path;                /* blocks of the lease before anything was restored */
     struct cache_piece piece;
-    struct cache_proof *proof; /* of the piece, which has been computed; its file may be on its way */
+    struct cache_proof *proof; /* of the piece, which is computed; its file may be on its way */
     int64_t rest_until_us;
 };
 /* Engine and cache are borrowed. */
