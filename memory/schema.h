@@ -236,6 +236,7 @@ static const char *const schema_steps[] = {
     "  facts TEXT NOT NULL"
     ") STRICT;"
     "CREATE INDEX cut_by_conversation ON cut (conversation, state);"
+    "CREATE INDEX message_system ON message (conversation) WHERE role = 1;"
 
     "CREATE TABLE message_context ("
     "  message INTEGER PRIMARY KEY REFERENCES message ON DELETE CASCADE,"
