@@ -173,7 +173,7 @@ class Mounted(Scripted):
         with open(program, "w") as f:
             f.write(
                 "#!/bin/sh\nset -e\n"
-                'if [ -z "$1" ] || [ "$1" != inside ]; then exec unshare --mount "$0" inside "$@"; fi\n'
+                'if [ "$1" != inside ]; then exec unshare --mount "$0" inside "$@"; fi\n'
                 f'shift\n{lines}\nexec {daemon} "$@"\n'
             )
         os.chmod(program, 0o700)
