@@ -31,6 +31,7 @@ struct verify_one {
     int64_t n_checked, n_positions; /* blocks, tails among them, and what they hold */
     int64_t n_ram, n_disk;          /* blocks that were compared there; a block may be in both */
     int64_t n_missing;              /* recorded, and cached no more */
+    int64_t n_other;                /* cached for another model */
 };
 struct verify_difference {
     size_t one; /* its conversation */

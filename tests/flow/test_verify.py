@@ -29,6 +29,15 @@ def words(n, first=0):
     return " ".join(f"w{first + i}" for i in range(n))
 
 
+def read(path):
+    """Its bytes; none when it has gone."""
+    try:
+        with open(path, "rb") as f:
+            return f.read()
+    except FileNotFoundError:
+        return b""
+
+
 def block_files(folder):
     """Files of whole blocks by their parent's id, and the first block's."""
     found = {}
@@ -36,9 +45,8 @@ def block_files(folder):
         for n in names:
             if n.endswith(".kv"):
                 path = os.path.join(at, n)
-                with open(path, "rb") as f:
-                    head = f.read(96)
-                if struct.unpack_from("<I", head, 80)[0] == BLOCK:
+                head = read(path)[:96]
+                if head and struct.unpack_from("<I", head, 80)[0] == BLOCK:
                     found[head[48:80]] = path
                     root = head[16:48]
     return found, root
@@ -49,15 +57,10 @@ def tails(folder):
     found = []
     for at, _, names in os.walk(os.path.join(folder, "cache", "kv")):
         for path in (os.path.join(at, n) for n in names if n.endswith(".kv")):
-            with open(path, "rb") as f:
-                if struct.unpack_from("<I", f.read(96), 80)[0] < BLOCK:
-                    found.append(path)
+            head = read(path)[:96]
+            if head and struct.unpack_from("<I", head, 80)[0] < BLOCK:
+                found.append(path)
     return found
-
-
-def read(path):
-    with open(path, "rb") as f:
-        return f.read()
 
 
 class Unchecked(Scripted):
