@@ -322,6 +322,19 @@ class Verify(unittest.TestCase):
             self.assertEqual(self.talk(d, "and now?", c)[1], "fine.")
             d.check_blocks()
 
+    def test_another_models_blocks_are_let_alone(self):
+        with self.daemon() as d:
+            c, _, _ = self.talk(d, words(150))
+            n = self.verify(d, c)["blocks"]
+        files = set(block_files(self.folder)[0].values())
+        with self.daemon(script=dict(SCRIPT, weights="another")) as d:
+            r = self.verify(d, c)
+            self.assertEqual((r["blocks"], r["missing"], r["other_model"]), (0, 0, n))
+        with self.daemon() as d:
+            r = self.verify(d, c)
+            self.assertEqual((r["blocks"], r["missing"], r["other_model"]), (n, 0, 0))
+        self.assertEqual(set(block_files(self.folder)[0].values()), files)
+
     # ---- when idle ----
 
     def test_a_bad_file_that_was_used_is_found_when_idle(self):
