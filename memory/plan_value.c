@@ -112,11 +112,13 @@ static bool is_boundary(const struct words *w, size_t at)
 static size_t longest(const struct words *w, size_t at, const char *line)
 {
     size_t best = 0;
-    while (*line) {
-        size_t n = strcspn(line, "|");
+    for (const char *end; line; line = end ? end + 1 : NULL) {
+        end = strchr(line, '|');
+        if (line[0] != w->v[at])
+            continue;
+        size_t n = end ? (size_t)(end - line) : strlen(line);
         if (n > best && n <= w->n - at && memcmp(w->v + at, line, n) == 0 && is_boundary(w, at + n))
             best = n;
-        line += n + (line[n] == '|');
     }
     return best;
 }
@@ -153,13 +155,16 @@ static size_t skip_word(const struct words *w, size_t at, struct talk *ret)
     return i - at;
 }
 
+/* Stops where it is no short talk any more. */
 static struct talk count_phrases(const struct words *w)
 {
     struct talk t = {0};
-    for (size_t at = 0; at < w->n;) {
+    for (size_t at = 0; at < w->n && t.n_other <= SHORT_HALF_WORDS;) {
         enum phrase_kind kind = PHRASE_CHAT;
         size_t best = laughter(w, at);
         for (size_t i = 0; i < N_PHRASES; i++) {
+            if (((unsigned char)phrases[i].words[0] ^ (unsigned char)w->v[at]) & 0x80)
+                continue; /* a line is all English or all Chinese */
             size_t n = longest(w, at, phrases[i].words);
             if (n > best) {
                 best = n;
@@ -200,13 +205,28 @@ static const struct {
     {SIGN_ADDRESS, "电话|電話|邮箱|郵箱|地址|街|号楼|路口"},
 };
 
-static bool has_part(const char *s, size_t n, const char *parts)
+/* A text in lower case, and which pairs of bytes are in it: most parts are not. */
+struct haystack {
+    char v[SIGNS_MAX + 2];
+    size_t n;
+    uint64_t pairs[1024]; /* a bit each */
+};
+
+static unsigned pair_at(const char *s)
 {
-    while (*parts) {
-        size_t n_part = strcspn(parts, "|");
-        if (memmem(s, n, parts, n_part))
+    return (unsigned)(unsigned char)s[0] << 8 | (unsigned char)s[1];
+}
+
+static bool has_part(const struct haystack *h, const char *parts)
+{
+    for (const char *end; parts; parts = end ? end + 1 : NULL) {
+        const unsigned pair = pair_at(parts);
+        end = strchr(parts, '|');
+        const size_t n_part = end ? (size_t)(end - parts) : strlen(parts);
+        if (n_part > 1 && !(h->pairs[pair / 64] >> pair % 64 & 1))
+            continue;
+        if (memmem(h->v, h->n, parts, n_part))
             return true;
-        parts += n_part + (parts[n_part] == '|');
     }
     return false;
 }
@@ -247,19 +267,23 @@ static bool is_identifier_at(const char *s, size_t n, size_t i)
 
 static int find_signs(const char *text, size_t n_text)
 {
-    char small[SIGNS_MAX + 2];
-    size_t n = n_text < SIGNS_MAX ? n_text : SIGNS_MAX;
+    struct haystack h = {.n = n_text < SIGNS_MAX ? n_text : SIGNS_MAX};
     int found = 0;
-    small[0] = ' '; /* so that " not " is found at the ends too */
-    for (size_t i = 0; i < n; i++) {
-        small[i + 1] = (char)(is_upper(text[i]) ? text[i] + ('a' - 'A') : text[i]);
+    h.v[0] = ' '; /* so that " not " is found at the ends too */
+    for (size_t i = 0; i < h.n; i++) {
+        h.v[i + 1] = (char)lower((unsigned char)text[i]);
         found |= is_digit(text[i]) ? SIGN_NUMBER : 0;
-        found |= is_name_at(text, n, i) ? SIGN_NAME : 0;
-        found |= is_identifier_at(text, n, i) ? SIGN_ADDRESS : 0;
+        found |= is_name_at(text, h.n, i) ? SIGN_NAME : 0;
+        found |= is_identifier_at(text, h.n, i) ? SIGN_ADDRESS : 0;
     }
-    small[n + 1] = ' ';
+    h.n += 2;
+    h.v[h.n - 1] = ' ';
+    for (size_t i = 0; i + 1 < h.n; i++) {
+        const unsigned pair = pair_at(h.v + i);
+        h.pairs[pair / 64] |= (uint64_t)1 << pair % 64;
+    }
     for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++)
-        if (!(found & signs[i].sign) && has_part(small, n + 2, signs[i].parts))
+        if (!(found & signs[i].sign) && has_part(&h, signs[i].parts))
             found |= signs[i].sign;
     return found;
 }
