@@ -79,7 +79,8 @@ struct disk_job {
 };
 
 /* Makes kv/ below o->dir, takes its lock, starts the thread, which reads the names at once.
- * pins are copied. ERR_BUSY: another daemon has it. ERR_IO, ERR_INVAL: no tier here, for the reason in the text. */
+ * pins are copied. ERR_BUSY: another daemon has it. ERR_IO, ERR_INVAL: no tier here, for the reason
+ * in the text. */
 int disk_open(const struct cache_disk_options *o, const struct pins *pins, struct disk **ret,
               struct err *e) MUST_USE;
 /* Waits until the names are read. false: they can't be, which has been logged; nothing is found and

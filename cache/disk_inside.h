@@ -1,0 +1,52 @@
+/* The disk tier, for its own two files: disk.c is the thread, disk_ask.c what the worker asks of
+ * it. */
+#ifndef HEARTH_CACHE_DISK_INSIDE_H
+#define HEARTH_CACHE_DISK_INSIDE_H
+
+#include "cache/disk.h"
+#include "cache/disk_index.h"
+#include "cache/disk_purge.h"
+#include "cache/pins.h"
+
+/* A FIFO of jobs. */
+struct jobs {
+    struct mail *head, **tail;
+};
+
+struct disk {
+    pthread_mutex_t lock; /* over index, n and state; never over a system call */
+    pthread_cond_t known;
+    struct disk_index index;
+    struct pins pins;
+    struct disk_stats n;
+    uint64_t temporary_bytes; /* of the file that is being written */
+    enum { SCANNING, KNOWN, UNKNOWN } state;
+    int n_purges; /* asked for, and not done */
+    struct disk_job *removals, **removals_tail; /* the same */
+
+    struct cache_disk_options o; /* its strings aren't kept */
+    struct mailbox box;
+    pthread_t thread;
+    int dir, lock_fd;
+    _Atomic int64_t paused_until_us;
+
+    /* The disk thread's. */
+    struct jobs frees;         /* before all others: somebody's history waits */
+    struct jobs reads, writes; /* removals are among the writes: in the order they were asked for */
+    bool is_stopping;
+    int64_t stop_at_us; /* set before the stop is sent */
+    struct disk_job stop;
+    bool is_order_wanted;
+    bool has_failed; /* a removal, since the last sync */
+    struct purge purge; /* of the purge at the head of writes */
+
+    struct jobs unclaimed; /* the disk thread's, then disk_close's */
+};
+
+/* A root's part of a file's name. */
+static inline void disk_root_name(const uint8_t root[HASH_BYTES], char ret[DISK_ROOT_CHARS + 1])
+{
+    hex_write(root, DISK_ROOT_CHARS / 2, ret);
+}
+
+#endif
