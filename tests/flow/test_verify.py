@@ -11,7 +11,7 @@ import threading
 import unittest
 
 import tcp
-from harness import BUILD, WRONG_BLOCK, Daemon, Scripted, UnixConnection, main, user
+from harness import BUILD, WRONG_BLOCK, Daemon, Scripted, UnixConnection, main, together, user
 from responses import text_of
 
 BLOCK = 32
@@ -321,6 +321,30 @@ class Verify(unittest.TestCase):
             self.assertGreater(len(before), 6)
             self.assertEqual(self.talk(d, "and now?", c)[1], "fine.")
             d.check_blocks()
+
+    def test_turns_that_read_a_bad_file_meanwhile_bring_nothing_back(self):
+        with self.daemon() as d:
+            c, _, _ = self.talk(d, words(300))
+            copies = [self.copy(d, c) for _ in range(4)]
+            for x in copies:  # their blocks are the same ones
+                self.talk(d, "hello", x)
+            n = self.verify(d)["blocks"]
+        self.reseal(chain(self.folder)[3])
+        with Unchecked(dict(SCRIPT, pace_us=1000), folder=self.folder) as d:
+            short = {"max_output_tokens": 8}
+            calls = [lambda x=x: self.talk(d, "and now?", x, **short) for x in copies]
+            calls += [lambda: self.verify(d), lambda: self.verify(d, c)]
+            found = [r for r in together(*calls) if "different" in r]
+            self.assertGreater(sum(len(r["different"]) for r in found), 0)
+            d.until_idle()
+            n_wrong = d.log().count(WRONG_BLOCK)
+            self.assertEqual(self.verify(d)["different"], [])
+            for x in (c, *copies):
+                self.assertEqual(self.talk(d, "and then?", x)[1], "fine.")
+            self.assertEqual(d.log().count(WRONG_BLOCK), n_wrong)
+            r = self.verify(d)
+            self.assertGreater(r["blocks"], n)
+            self.assertEqual(r["different"], [])
 
     def test_another_models_blocks_are_let_alone(self):
         with self.daemon() as d:
