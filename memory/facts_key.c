@@ -116,6 +116,8 @@ static bool key_left(const struct clause *c, size_t first, char key[FACT_KEY_BYT
         to--;
     }
     size_t from = thing_begin(c, to);
+    if (from == to && is_stated && to > 1 && c->words[0].flags & W_SHAPE)
+        thing_first(c, &from, &to); /* "the meeting with Dr. Okafor is" */
     if (from == to)
         return false;
     bool is_thing = c->words[to - 1].flags & W_THING;

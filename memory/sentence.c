@@ -60,9 +60,8 @@ bool is_wordly(uint32_t cp)
 
 static bool is_control(uint32_t cp)
 {
-    return cp < 0x20 ? cp != '\t'
-                     : (cp >= 0x7F && cp < 0xA0) || cp == 0xFFFD || cp == 0x2028 || cp == 0x2029 ||
-                           cp == 0xFEFF;
+    return cp < 0x20 || (cp >= 0x7F && cp < 0xA0) || cp == 0xFFFD || cp == 0x2028 || cp == 0x2029 ||
+           cp == 0xFEFF;
 }
 
 static bool is_closer(uint32_t cp)

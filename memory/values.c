@@ -430,6 +430,8 @@ static bool is_host(struct text t, size_t i, const struct makeup *m)
 
 static bool is_version(struct text t, size_t i, const struct makeup *m)
 {
+    if (m->n_dots == 3 && !m->n_letters)
+        return false; /* an address */
     size_t v = is_in("vV", t.s[i]) ? 1 : 0, first = digits(t, i + v);
     if (!first || at(t, i + v + first) != '.')
         return v && first && m->n == v + first;
