@@ -59,9 +59,10 @@ struct memory_cut {
     enum memory_cut_state state; /* out */
     int64_t created_at;          /* out; seconds since 1970 */
 };
-/* NULL texts are empty. Rows marked "out" are not read. Stored as PREPARED. ERR_INVAL: first is
- * above the anchor, or a row list is too long; ERR_NOTFOUND: anchor or first isn't a message of the
- * conversation (deleted meanwhile). */
+/* NULL texts are empty. Rows marked "out" are not read; row lists may be in any order. Stored as
+ * PREPARED. ERR_INVAL: first is above the anchor, or a list names messages outside of its range;
+ * ERR_LIMIT: a list is too long; ERR_NOTFOUND: anchor or first isn't a message of the conversation
+ * (deleted meanwhile). */
 int memory_cut_add(struct memory *m, const struct memory_cut *cut, int64_t *ret_row,
                    struct err *e) MUST_USE;
 /* In force from now on. Older cuts of the conversation that are still PREPARED are removed: they
