@@ -34,7 +34,9 @@ void pace_measure(struct pace *p, int64_t us, int n_decoding, int n_prefill)
     if (n_prefill == 0) {
         average(&p->decode_us, (double)us, 0.2);
     } else if (n_decoding == 0) {
-        if (n_prefill >= ROWS_TELLING || p->row_us <= 0)
+        /* A small one that was quicker all the same does tell: else a machine that was busy once
+         * would be given small passes for ever. */
+        if (n_prefill >= ROWS_TELLING || p->row_us <= 0 || (double)us / n_prefill < p->row_us)
             average(&p->row_us, (double)us / n_prefill, 0.3);
     } else if (p->decode_us > 0 && p->row_us > 0) {
         /* Noise of the decoding part lands on few rows: bounded, and given little weight. */
@@ -50,9 +52,10 @@ void pace_measure(struct pace *p, int64_t us, int n_decoding, int n_prefill)
 void pace_measure_depth(struct pace *p, int64_t us, int n_prefill, double depth)
 {
     const double x = depth;
-    if (n_prefill < 1 || (n_prefill < ROWS_TELLING && p->w > 0))
+    if (n_prefill < 1 || (n_prefill < ROWS_TELLING / 2 && p->w > 0))
         return;
-    /* So few rows cost nearly what ROWS_TELLING of them do: better than nothing, once. */
+    /* Few rows cost nearly what ROWS_TELLING of them do; very few serve only while there is nothing
+     * better. */
     const double n = n_prefill < ROWS_TELLING ? ROWS_TELLING : n_prefill;
     const double y = (us < 1 ? 1 : (double)us) / n;
     p->w = PASS_REMAINS * p->w + n;

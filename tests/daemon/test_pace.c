@@ -73,6 +73,17 @@ static void small_and_mixed_passes_move_the_measure_little(void **state)
     assert_true(p.row_us > 900);
 }
 
+static void a_machine_that_was_busy_is_found_idle_again(void **state)
+{
+    (void)state;
+    struct pace p = {0};
+    pace_measure(&p, 16 * 100000, 0, 16); /* 0.1 s a row: small passes from now on */
+    assert_true(pace_rows(&p, 0) < 16);
+    for (int i = 0; i < 40; i++)
+        pace_measure(&p, pace_rows(&p, 0) * 500, 0, pace_rows(&p, 0));
+    assert_true(p.row_us < 600);
+}
+
 static void a_measure_follows_a_change(void **state)
 {
     (void)state;
@@ -156,6 +167,7 @@ int main(void)
         cmocka_unit_test(a_slow_model_still_gets_on),
         cmocka_unit_test(a_quick_model_stays_within_the_scratch),
         cmocka_unit_test(small_and_mixed_passes_move_the_measure_little),
+        cmocka_unit_test(a_machine_that_was_busy_is_found_idle_again),
         cmocka_unit_test(a_measure_follows_a_change),
         cmocka_unit_test(a_prefix_costs_what_its_depth_did),
         cmocka_unit_test(beyond_what_was_measured_no_more_is_claimed),
