@@ -66,7 +66,7 @@ static int list_blocks(struct call *k, const struct memory_conversation *c, stru
     struct err e;
     snprintf(to->id, sizeof to->id, "%s", c->id);
     to->who = (uint64_t)c->row;
-    const int rc = memory_blocks_list(k->h->memory, c->row, &to->blocks, &to->n_blocks, &e);
+    const int rc = memory_blocks_of(k->h->memory, c->row, false, &to->blocks, &to->n_blocks, &e);
     return rc ? items_error(ret, &e, NULL) : 0;
 }
 

@@ -92,18 +92,6 @@ int blocks_insert(struct memory *m, const struct memory_answer *answer, struct e
     return rc;
 }
 
-int memory_blocks_list(struct memory *m, int64_t conversation, uint8_t **ret, size_t *ret_n,
-                       struct err *e)
-{
-    int rc = db_begin_read(m->db, e);
-    if (rc < 0)
-        return rc;
-    struct stmt *s = db_stmt(m->db, "SELECT block FROM block_use WHERE conversation = ?1", e);
-    stmt_int(s, 1, conversation);
-    rc = read_ids(s, ret, ret_n, e);
-    return db_end(m->db, rc, e);
-}
-
 int memory_blocks_unused(struct memory *m, uint8_t *ids, size_t n, size_t *ret_n, struct err *e)
 {
     size_t n_unused = 0;

@@ -345,10 +345,6 @@ struct memory_block_pinned {
 int memory_block_pins(struct memory *m, struct memory_block_pinned **ret, size_t *ret_n,
                 struct err *e) MUST_USE;
 
-/* All that a conversation (a row) uses; the caller frees *ret[*ret_n * HASH_BYTES]. ERR_NOMEM. */
-int memory_blocks_list(struct memory *m, int64_t conversation, uint8_t **ret, size_t *ret_n,
-                       struct err *e) MUST_USE;
-
 /*
  * Replies of stateless chats: hash chain over (role, text) up to and with an assistant message →
  * the ids it was generated with. Per owner, byte-budgeted (oldest use goes first).
