@@ -10,10 +10,22 @@ import re
 import shutil
 import socket
 import stat
+import subprocess
 import tempfile
+import types
 import unittest
 
-from harness import PATIENCE_S, SOURCE, Scripted, UnixConnection, assistant, cached, main, user
+from harness import (
+    BUILD,
+    PATIENCE_S,
+    SOURCE,
+    Scripted,
+    UnixConnection,
+    assistant,
+    cached,
+    main,
+    user,
+)
 
 BLOCK = 32
 GROUP = 2001  # no name is needed
@@ -335,6 +347,33 @@ class Isolation(unittest.TestCase):
             nobody = Peer(d, 65534)  # who isn't mapped here: no identity
             self.addCleanup(nobody.close)
             self.assertIn(nobody.request("GET", "/v1/models")[0], (0, 401, 403))
+
+    def test_a_socket_from_systemd_with_the_group_s_mode_is_for_all_of_them(self):
+        path = os.path.join(self.folder, "activated")
+        model = os.path.join(self.folder, "model")
+        with open(model, "w") as f:
+            json.dump(SCRIPT, f)
+        listener = socket.socket(socket.AF_UNIX)
+        self.addCleanup(listener.close)
+        listener.bind(path)
+        os.chmod(path, 0o660)
+        listener.listen()
+        start = 'exec 3<&"$1"; shift; LISTEN_FDS=1 LISTEN_PID=$$ exec "$@"'
+        places = ["--state-dir", self.folder + "/state", "--cache-dir", self.folder + "/cache"]
+        places += ["--memory", "256M"]
+        program = os.path.join(BUILD, Scripted.program)
+        command = ["sh", "-c", start, "sh", str(listener.fileno()), program, "--model", model]
+        p = subprocess.Popen(command + places, pass_fds=[listener.fileno()])
+        try:
+            a, b = (Peer(types.SimpleNamespace(socket_path=path), uid) for uid in UIDS)
+            self.addCleanup(a.close)
+            self.addCleanup(b.close)
+            ids = self.fill(a)  # waits for the model, as every request does
+            self.assertEqual(a.request("GET", f"/v1/responses/{ids['responses']}")[0], 200)
+            self.check_ids(b, ids, self.fill(b))
+        finally:
+            p.terminate()
+            self.assertEqual(p.wait(PATIENCE_S), 0)
 
 
 if __name__ == "__main__":
