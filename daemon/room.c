@@ -2,7 +2,9 @@
 #include "daemon/room.h"
 
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include "base/log.h"
 #include "daemon/limits.h"
@@ -22,10 +24,21 @@ static bool is_one_file_system(const struct config *c)
            state.st_dev == cache.st_dev;
 }
 
-/* false: there is nobody to ask. */
+/* A limit of a file's size (ulimit -f) looks the same, and no room helps against it. */
+static bool is_file_limit(const struct config *c)
+{
+    struct rlimit limit;
+    struct statvfs st;
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+           statvfs(c->state_dir, &st) == 0 &&
+           (uint64_t)st.f_bavail * st.f_frsize >= DISK_GIVE_BACK_BYTES;
+}
+
+/* false: there is nobody to ask, or nothing that it would help against. */
 static bool send(struct history *h)
 {
-    if (!h->engine || !is_one_file_system(h->d->config))
+    const struct config *c = h->d->config;
+    if (!h->engine || !is_one_file_system(c) || is_file_limit(c))
         return false;
     struct question *q = malloc(sizeof *q);
     if (!q)

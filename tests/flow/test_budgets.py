@@ -154,6 +154,24 @@ class Lowered(Folder):
         self.assertLessEqual(allocated(self.folder), limit)
 
 
+class Limited(Folder):
+    def test_a_limit_of_a_files_size_takes_nothing_from_the_cache(self):
+        with Scripted(
+            SCRIPT, "--memory", memory_for(50), folder=self.folder, file_bytes=MIB
+        ) as d:  # fmt: skip
+            d.say([user(words(60, 1))])
+            self.settled(d)
+            before = allocated(self.folder)
+            _, c = d.post("/v1/conversations", {})
+            status, reply = d.post(
+                f"/v1/conversations/{c['id']}/items",
+                {"items": [{"type": "message", "role": "user", "content": "z" * 3 * MIB}]},
+            )
+            self.assertEqual((status, reply["error"]["code"]), (500, "disk_full"))
+            self.assertIn("\nhearth_disk_given_total 0\n", d.get("/metrics")[1].decode())
+            self.assertEqual(allocated(self.folder), before)
+
+
 def can_mount():
     return (
         os.geteuid() == 0
@@ -299,6 +317,24 @@ class Full(Folder):
             self.assertEqual(d.say([user("still there?")]), "fine.")
             for i in range(self.fillers):
                 os.unlink(os.path.join(self.folder, f"fill{i + 1}"))
+
+    def test_a_question_that_finds_the_disk_full_is_stored_and_answered(self):
+        with self.daemon() as d:
+            self.grow(d)
+            self.fill()
+            n = 0
+            while "to the history" not in d.log():  # the write-ahead log may have room for some
+                question = f"question {n} " + words(200, n)
+                status, r = d.post("/v1/responses", {"input": question, "temperature": 0})
+                self.assertEqual((status, r.get("status")), (200, "completed"), r)
+                n += 1
+                self.assertLess(n, 1000)
+            self.assertEqual(d.log().count("to the history"), 1)
+            status, items = d.get(f"/v1/responses/{r['id']}/input_items")
+            self.assertEqual(items["data"][0]["content"][0]["text"], question)
+            self.assertEqual(d.get(f"/v1/responses/{r['id']}")[0], 200)
+            self.assertEqual(d.status()["history"]["messages"], 2 * n)  # each stored once
+            os.unlink(os.path.join(self.folder, "fill1"))
 
     def test_an_answer_that_finds_the_disk_full_is_stored_once_there_is_room(self):
         script = dict(SCRIPT, pace_us=1000)
