@@ -95,6 +95,8 @@ void forget_done(struct history *h, struct forget *f)
 {
     struct err e;
     h->n_turns_out -= f->is_counted;
+    log_debug("%zu of %zu blocks of what was deleted were in the cache%s", f->gone.n_blocks,
+              f->what.n_blocks, f->is_done ? "" : "; some files may still be there");
     if (f->is_done && memory_gone_done(h->memory, f->what.batch, &e))
         log_warn("what was deleted is looked for again at the next start: %s", e.text);
     if (f->reply)

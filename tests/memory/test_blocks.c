@@ -172,6 +172,9 @@ static void the_journal_keeps_what_isn_t_confirmed(void **state)
     place_reopen();
     answer(c.row, "y"); /* computed again meanwhile */
     ASSERT_OK(memory_gone_read(here.m, &again, &here.e));
+    memory_removed_done(&again);
+    place_reopen(); /* killed once more */
+    ASSERT_OK(memory_gone_read(here.m, &again, &here.e));
     assert_int_equal(again.n_unpinned, 0);
     assert_string_equal(gone_letters(&again), "x");
     ASSERT_OK(memory_gone_read(here.m, &gone, &here.e));
