@@ -20,6 +20,7 @@
 #include "daemon/limits.h"
 #include "daemon/prepare.h"
 #include "daemon/verify.h"
+#include "daemon/window.h"
 #include "daemon/wire.h"
 
 struct call {
@@ -70,7 +71,7 @@ static int render(struct call *k, const struct memory_conversation *c, struct ve
         return out_of_memory(ret);
     snprintf(to->id, sizeof to->id, "%s", c->id);
     to->who = (uint64_t)c->row;
-    int rc = prepare_path(k->h, t, c->tip, ret);
+    int rc = window_load(k->h, t, c->tip, 0, ret);
     if (rc == 0 && t->window.n > 0) {
         struct chat_rendering rendering = {.ids = &to->ids};
         rc = chat_render(chat, t->window.v, t->window.n, false, &rendering, &e);

@@ -167,14 +167,10 @@ static int set_mode(int *to, const char *value, const char *where, struct err *e
 
 static int set_context(char **to, const char *value, const char *where, struct err *e)
 {
-    static const char *const later[] = {"window", "summarise", "retrieve", "prune", "auto"};
-    for (size_t i = 0; i < sizeof(later) / sizeof(later[0]); i++)
-        if (strcmp(value, later[i]) == 0)
-            return err_set(e, ERR_UNSUPPORTED,
-                           "%s is \"%s\", which isn't supported yet; only \"error\" is", where,
-                           value);
-    if (strcmp(value, "error") != 0)
-        return err_set(e, ERR_INVAL, "%s is \"%s\"; only \"error\" is known", where, value);
+    enum plan_strategy strategy;
+    if (!plan_strategy_parse(value, &strategy))
+        return err_set(e, ERR_INVAL, "%s is \"%s\"; one of these is expected: %s", where, value,
+                       plan_strategy_names());
     return set_text(to, value, where, e);
 }
 
@@ -459,7 +455,7 @@ static int complete(struct config *c, struct err *e)
     if (rc == 0 && !c->socket_path)
         rc = path_socket(c->state_dir, &c->socket_path, e);
     if (rc == 0 && !c->context)
-        rc = set_text(&c->context, "error", "context", e);
+        rc = set_text(&c->context, "auto", "context", e);
     if (rc < 0)
         return rc;
     if (strlen(c->socket_path) > SOCKET_PATH_MAX)

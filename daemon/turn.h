@@ -30,6 +30,7 @@
 #include "engine/chat.h"
 #include "engine/sample.h"
 #include "memory/memory.h"
+#include "memory/window.h"
 
 struct history;
 struct wire;
@@ -48,7 +49,15 @@ struct turn_params {
     bool is_stream;
     bool include_usage;  /* stream_options.include_usage */
     bool use_cache;      /* hearth.cache; false: nothing found, nothing published */
-    const char *context; /* strategy; "error" */
+    enum plan_strategy context; /* PLAN_UNSET until it is decided whose counts */
+};
+
+/* A message's pieces: the words are its own, the context before them was injected. */
+struct turn_part {
+    char id[MEMORY_ID_BYTES]; /* of its message, or "" */
+    const char *text;         /* the words; of the one that carries the head, without it */
+    size_t n_text;
+    struct memory_context context;
 };
 
 /* What the model is to read, as messages: filled by prepare_add and prepare_path, or empty when the
@@ -57,17 +66,33 @@ struct turn_window {
     struct chat_message *v; /* [n] */
     size_t *starts;         /* [n + 1] where in the prompt each begins; set by prepare_prompt */
     int64_t *rows;          /* [n] its message in memory, 0: not stored */
+    struct turn_part *parts; /* [n] what v[i].text is made of */
     size_t n, cap;
+    bool has_cut;           /* of a stored conversation: `cut` is in force */
+    struct memory_cut cut;
+    int head_at; /* the message that carries the cut's head, -1: none does */
     bool is_other_model; /* ids of a stored answer were of another model: its text was read */
 };
 
-/* The receipt under strategy "error": nothing leaves the window, so all but the counts is empty.
- * Tokens. */
+struct turn_change {
+    char id[MEMORY_ID_BYTES]; /* a message's or a note's; "#3": the request's message 3 */
+    int tokens;
+};
+struct turn_changes {
+    struct turn_change *v; /* [n], in the turn's arena */
+    size_t n, cap;
+};
+
+/* The receipt: what became of the window. Tokens. */
 struct turn_receipt {
     int limit, used, reserved;
     int before, after; /* of the window: with this turn's messages, before and after a cut */
-    /* Of what the previous turn had in the window; nothing is lost until there are cuts. */
+    /* Of what the previous turn had in the window, answer included. */
     int prefix_kept, prefix_lost;
+    /* What left since the reply before; what is quoted; what is pinned. */
+    struct turn_changes dropped, summarised, recalled_new, recalled_kept, pinned;
+    bool is_live_cut, is_ahead_cut; /* who made the cut that this reply tells of */
+    bool is_recall_partial;         /* not all that was said could be searched */
 };
 
 /* Where the answer is kept. Owned by the history thread throughout, also while the worker has the
@@ -82,6 +107,7 @@ struct turn_store {
     /* begun by prepare_store: its id is known from the first event on */
     struct memory_message answer;
     bool has_failed;           /* the answer could not be stored: the reply says "stored": false */
+    bool is_uncounted;         /* nor its turn, then */
     bool is_reply;             /* stateless: keep the ids by chain */
     uint8_t chain[HASH_BYTES]; /* over the window (memory_chain), up to and without the answer */
 };
@@ -103,8 +129,11 @@ struct turn_stats {
     int64_t restore_us, prefill_us, decode_us, saved_us;
     int n_cached, n_ram, n_disk, n_shared, n_computed;
     int n_yields;            /* times it gave its blocks back and resumed */
-    const char *miss_reason; /* NULL: none; "off", "model", "evicted", "new" (static) */
+    /* The history thread's, by daemon/account.h. */
+    const char *miss_reason; /* NULL: none; else miss_name's */
     int miss_at_message;     /* index into the window, -1: none */
+    int64_t miss_row;        /* of that message when it is stored, else 0 */
+    char miss_message[MEMORY_ID_BYTES]; /* its id, "" without one */
 };
 
 struct turn {
@@ -149,6 +178,8 @@ struct turn {
     /* Stored turns: the cache's blocks up to the answer's end; owned, [n_blocks * HASH_BYTES]. */
     uint8_t *blocks;
     size_t n_blocks;
+    uint8_t *marks; /* arena: what was read, in hashes (daemon/account.c) */
+    size_t n_marks;
 
     int wire_seq; /* sequence_number of the next event; touched only by `wire` */
 };
