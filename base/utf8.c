@@ -167,6 +167,92 @@ int utf8_put(char out[4], uint32_t cp)
     return 4;
 }
 
+static bool is_dense(uint32_t cp)
+{
+    static const uint32_t ranges[][2] = {
+        {0x0E01, 0x0E3A},   /* Thai, without the baht sign behind it */
+        {0x0E40, 0x0E4E},   {0x0E81, 0x0ECD}, /* Lao */
+        {0x1000, 0x1049},   /* Myanmar */
+        {0x1100, 0x11FF},   /* Hangul letters */
+        {0x1780, 0x17D3},   /* Khmer */
+        {0x3005, 0x3007},   {0x3041, 0x3096}, {0x3099, 0x309F}, /* kana */
+        {0x30A1, 0x30FA},   {0x30FC, 0x30FF}, {0x31F0, 0x31FF}, {0x3400, 0x4DBF},
+        {0x4E00, 0x9FFF},   {0xAC00, 0xD7A3}, {0xF900, 0xFAFF}, {0xFF66, 0xFF9F},
+        {0x20000, 0x3FFFD},
+    };
+    for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++)
+        if (cp <= ranges[i][1])
+            return cp >= ranges[i][0];
+    return false;
+}
+
+static bool is_accent(uint32_t cp)
+{
+    return cp >= 0x300 && cp <= 0x36F;
+}
+
+enum utf8_kind utf8_kind(uint32_t cp)
+{
+    if (cp < 0x80) {
+        uint32_t lower = cp | 0x20;
+        if (lower >= 'a' && lower <= 'z')
+            return UTF8_LETTER;
+        return cp >= '0' && cp <= '9' ? UTF8_DIGIT : UTF8_OTHER;
+    }
+    if (is_dense(cp))
+        return UTF8_DENSE;
+    switch (utf8proc_category((utf8proc_int32_t)cp)) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+        return UTF8_LETTER;
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_NO:
+        return UTF8_DIGIT;
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+        return is_accent(cp) ? UTF8_OTHER : UTF8_MARK;
+    default:
+        return UTF8_OTHER;
+    }
+}
+
+bool utf8_is_upper(uint32_t cp)
+{
+    if (cp < 0x80)
+        return cp >= 'A' && cp <= 'Z';
+    return utf8proc_category((utf8proc_int32_t)cp) == UTF8PROC_CATEGORY_LU;
+}
+
+int utf8_fold(uint32_t cp, uint32_t out[UTF8_FOLD_MAX])
+{
+    if (cp < 0x80) {
+        out[0] = cp >= 'A' && cp <= 'Z' ? cp | 0x20 : cp;
+        return 1;
+    }
+    bool is_composed = (cp >= 0x3041 && cp <= 0x30FF) || (cp >= 0xAC00 && cp <= 0xD7A3);
+    utf8proc_int32_t parts[UTF8_FOLD_MAX];
+    int boundclass = UTF8PROC_BOUNDCLASS_START;
+    utf8proc_ssize_t n = is_composed ? -1
+                                     : utf8proc_decompose_char(
+                                           (utf8proc_int32_t)cp, parts, UTF8_FOLD_MAX,
+                                           UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT |
+                                               UTF8PROC_CASEFOLD | UTF8PROC_IGNORE,
+                                           &boundclass);
+    if (n < 0 || n > UTF8_FOLD_MAX) {
+        out[0] = cp;
+        return 1;
+    }
+    int kept = 0;
+    for (utf8proc_ssize_t i = 0; i < n; i++)
+        if (!is_accent((uint32_t)parts[i]))
+            out[kept++] = (uint32_t)parts[i];
+    return kept;
+}
+
 size_t utf8_width(const char *s, size_t n)
 {
     size_t width = 0;

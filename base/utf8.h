@@ -36,6 +36,25 @@ uint32_t utf8_next(const char *s, size_t n, size_t *i);
 /* Writes cp as 1 to 4 bytes; returns how many. */
 int utf8_put(char out[4], uint32_t cp);
 
+/* What a code point is to a search; the marks of Latin, Greek and Cyrillic (U+0300…036F) are
+ * UTF8_OTHER, because utf8_fold has dropped them. */
+enum utf8_kind {
+    UTF8_OTHER,  /* punctuation, space, symbol, control, private use */
+    UTF8_LETTER,
+    UTF8_DIGIT,  /* any number */
+    UTF8_MARK,   /* a vowel sign or the like: part of the letter before it */
+    UTF8_DENSE,  /* a letter or mark of a script that puts no spaces between words: Chinese, kana,
+                  * Thai …; and Korean, whose words carry their grammar */
+};
+enum utf8_kind utf8_kind(uint32_t cp);
+bool utf8_is_upper(uint32_t cp);
+/*
+ * For comparing: compatibility decomposition and full case folding (UAX #15, CaseFolding.txt;
+ * utf8proc), accents dropped. 0 to UTF8_FOLD_MAX code points. Kana and Hangul stay composed.
+ */
+#define UTF8_FOLD_MAX 18
+int utf8_fold(uint32_t cp, uint32_t out[UTF8_FOLD_MAX]);
+
 /* Number of terminal columns of valid UTF-8 (wide characters count 2, combining ones 0); utf8proc.
  */
 size_t utf8_width(const char *s, size_t n);

@@ -98,8 +98,11 @@ void cache_stats(const struct cache *c, struct cache_stats *ret)
         .n_blocks = c->tree.n_blocks,
         .n_tails = c->tree.n_tails,
         .block_bytes = block_bytes,
-        .bytes_used = (n_max - kv_pool_n_free(c->pool)) * block_bytes,
+        .bytes_used = shrink_n_used(c) * block_bytes,
         .bytes_max = n_max * block_bytes,
+        .bytes_cached = (c->tree.n_blocks + c->tree.n_tails - c->tree.n_leased) * block_bytes,
+        .bytes_allowed = (n_max - c->n_given_up) * block_bytes,
+        .bytes_resident = kv_pool_n_resident(c->pool) * block_bytes,
         .n_found_tokens = c->n_found_tokens,
         .n_missed_tokens = c->n_missed_tokens,
         .n_evicted_blocks = c->n_evicted_blocks,
@@ -109,27 +112,6 @@ void cache_stats(const struct cache *c, struct cache_stats *ret)
         disk_part(c->disk, ret);
         ret->n_disk_waiting = c->tree.dirty.n + (size_t)c->n_writing;
     }
-}
-
-size_t cache_drop(struct cache *c, const struct cache_root *root)
-{
-    size_t n_gone = 0;
-
-    assert(thread_is(THREAD_WORKER));
-    if (!root) {
-        n_gone = tree_drop(&c->tree, NULL);
-    } else {
-        struct node *n = tree_find(&c->tree, root->id);
-        if (!n) {
-            return 0;
-        }
-        tree_pin(&c->tree, n); /* it would go with its last child */
-        n_gone = tree_drop(&c->tree, n);
-        tree_unpin(&c->tree, n);
-        tree_prune_root(&c->tree, n);
-    }
-    c->n_evicted_blocks += n_gone;
-    return n_gone;
 }
 
 /* ---- checks ---- */

@@ -137,11 +137,13 @@ void cache_lease_close(struct cache_lease *l, const int32_t *ids, bool keep_tail
 void cache_lease_abandon(struct cache_lease *l);
 
 /*
- * Proof (cache/verify.c): each whole block that a lease holds is computed again from its
- * predecessors as found.
+ * Proof (cache/verify.c): a block is computed again from its predecessors as found in a lease, and
+ * compared in RAM and on disk.
  *
- *     find, restore ─► (probe_open ─ a pass over the block's 32 ids ─ probe_close)… ─► lease_close
+ *     lease_prove, find, restore ─► (proof_open ─ a pass over the ids ─ proof_close)… ─► lease_close
  */
+/* The lease is for proofs: what it restores isn't sampled. Before cache_restore. */
+void cache_lease_prove(struct cache_lease *l);
 /* Whole blocks of the lease's path. */
 int cache_lease_n_blocks(const struct cache_lease *l);
 /* Blocks that are free or could be evicted now. */
@@ -149,21 +151,100 @@ size_t cache_room(const struct cache *c);
 /* Positions of ids[0, n_max) in whole blocks that the disk has behind those of the path. Opens no
  * file. */
 int cache_restorable(const struct cache_lease *l, const int32_t *ids, int n_max);
-/* A sequence of the path's blocks before n_block and a fresh one in its place, n_tokens = 32 ×
- * n_block. Ends with cache_probe_close, before the lease. ERR_NOMEM. */
-int cache_probe_open(struct cache_lease *l, int n_block, struct kv_seq *ret,
+/* A block behind n_block whole ones of the lease's path: one of the path itself, or a tail. */
+struct cache_piece {
+    int n_block, count;
+    const int32_t *ids; /* [count], of the block alone */
+    bool has_file;      /* its file is to be compared too, if there is one */
+};
+struct cache_proof;
+enum cache_verdict { CACHE_ABSENT, CACHE_SAME, CACHE_DIFFERENT };
+struct cache_verdicts {
+    enum cache_verdict ram, disk; /* absent: not there, not readable or not asked for */
+};
+/* Takes a fresh block, and one for the file, which is read from now on. ERR_NOMEM: no room or
+ * memory now. End it before the lease. */
+int cache_proof_open(struct cache_lease *l, const struct cache_piece *piece,
+                     struct cache_proof **ret, struct err *e) MUST_USE;
+/* The sequence in front of the block: the engine appends its ids. Borrowed. */
+struct kv_seq *cache_proof_seq(struct cache_proof *p);
+/* The file is on its way: mail will come. */
+bool cache_proof_is_reading(const struct cache_proof *p);
+/* Compares all bytes: also those past a tail's positions, which must be zero. ret NULL: given up,
+ * whatever has been computed. p NULL is fine. */
+void cache_proof_close(struct cache_proof *p, struct cache_verdicts *ret);
+/* The block, what may have come of it and all that hangs from it is not found any more, and the
+ * files go; whether it is in RAM, on disk or both. Returns how many were in RAM. The lease can only
+ * be closed then. */
+size_t cache_quarantine(struct cache_lease *l, const struct cache_piece *piece);
+/* The file alone is bad: it goes, and what RAM has is written again. */
+void cache_discard_file(struct cache_lease *l, const struct cache_piece *piece);
+
+/*
+ * Which chains do these blocks make (cache/trace.c)? Of names in RAM and on disk, by what the
+ * blocks themselves say.
+ */
+struct ids;
+struct cache_trace;
+/* ids[n * HASH_BYTES] are copied. ERR_NOMEM. */
+int cache_trace_open(struct cache *c, const struct cache_root *root, const uint8_t *ids, size_t n,
+                     struct cache_trace **ret, struct err *e) MUST_USE;
+void cache_trace_free(struct cache_trace *t); /* NULL is fine */
+/* Files are on their way: mail will come. Not before that: */
+bool cache_trace_is_reading(const struct cache_trace *t);
+/* 1: the token ids of the next chain from the root on, whose last block may be a tail;
+ * *ret_n_proven: its first blocks that are proven already. 0: that was the last. ERR_NOMEM. */
+int cache_trace_next(struct cache_trace *t, struct ids *ret, int *ret_n_proven,
                      struct err *e) MUST_USE;
-/* Whether the probe was filled and has the bytes of the block found; frees it. */
-bool cache_probe_close(struct cache_lease *l, struct kv_seq *s);
-/* The path's block and all that hangs from it is not found any more, and its files go; of what only
- * the disk has, what goes on with ids[0, n). Returns how many were in RAM. The lease can only be
- * closed then. */
-size_t cache_quarantine(struct cache_lease *l, int n_block, const int32_t *ids, int n);
+/* Block n of the last chain has been compared. */
+void cache_trace_prove(struct cache_trace *t, int n_block);
+/* Names that were not compared, and that nothing which was compared begins with. */
+size_t cache_trace_n_missing(const struct cache_trace *t);
+
+/*
+ * Samples (cache/sample.c): restored blocks that are to be proven when there is time: the first
+ * after the start, and every N-th from there. 0: none.
+ */
+#define CACHE_SAMPLES_MAX 1024 /* that wait; what comes when they are so many isn't sampled */
+void cache_set_samples(struct cache *c, int every);
+bool cache_has_sample(const struct cache *c);
+struct cache_sample {
+    struct cache_root root;
+    uint8_t id[HASH_BYTES];
+    int n_block, count;
+};
+/* The next that is still in RAM, with the token ids up to its end. false: there is none. */
+bool cache_take_sample(struct cache *c, struct cache_sample *ret, struct ids *ret_ids);
+
+/*
+ * Giving back (cache/shrink.c): RAM when the machine is short of it, files when the history needs
+ * their room.
+ */
+struct cache_given {
+    size_t n_blocks; /* evicted */
+    uint64_t bytes;  /* that the system got back */
+};
+/* Whether cache_shrink could give anything. */
+bool cache_has_to_give(const struct cache *c);
+/* Evicts one of `divisor` blocks that nobody leases, gives free memory back, and doesn't grow into
+ * it again until cache_regrow. */
+void cache_shrink(struct cache *c, int divisor, struct cache_given *ret);
+/* The cache may grow by one part of `divisor` of the pool again. true: to all of it, now. */
+bool cache_regrow(struct cache *c, int divisor);
+/* Removes victims' files until they had n_bytes; on_freed gets how many they had, by
+ * cache_take_mail, or at once without a tier. ERR_NOMEM: it won't be called. */
+int cache_free_disk(struct cache *c, uint64_t n_bytes,
+                    void (*on_freed)(void *ctx, uint64_t n_bytes), void *ctx,
+                    struct err *e) MUST_USE;
 
 struct cache_stats {
     size_t n_blocks, n_tails; /* in the tree */
     size_t block_bytes;
     size_t bytes_used, bytes_max; /* the pool: tree and running turns */
+    /* Of what is used: in the tree and nobody's lease; the rest is live. Of bytes_max: what the
+     * cache may grow to now, less after cache_shrink. */
+    size_t bytes_cached, bytes_allowed;
+    size_t bytes_resident; /* of the pool: what the system holds for it */
     uint64_t n_found_tokens, n_missed_tokens; /* asked for in cache_find's first calls */
     uint64_t n_evicted_blocks, n_adopted_blocks;
     /* The disk tier; all 0 without one. */
@@ -186,16 +267,61 @@ size_t cache_lease_ids(const struct cache_lease *l, const int32_t *ids, uint8_t 
 struct cache_removed {
     size_t n_blocks;
     uint64_t bytes;
+    size_t n_failed; /* files whose removal couldn't even be asked for: no memory */
 };
 /*
- * Removes these blocks from tree and disk (the files soon: the disk keeps its order). ids[n *
- * HASH_BYTES] are put in order; ids that aren't there are fine. What a running turn leases, or
- * another block hangs from, stays, with its file, until it ages out or is removed again.
+ * Removes these blocks from tree and disk (the files soon: the disk keeps its order), also pinned
+ * ones. ids[n * HASH_BYTES] are put in order; ids that aren't there are fine. What a running turn
+ * leases, or another block hangs from, stays, with its file, until it ages out or is removed again.
+ * Of what is on disk alone nobody knows what hangs from it: it goes.
  */
 void cache_remove(struct cache *c, uint8_t *ids, size_t n, struct cache_removed *ret);
+/* The same, but what is pinned stays. *ret_n_pinned: how many those are, of what is there. */
+void cache_remove_unpinned(struct cache *c, uint8_t *ids, size_t n, struct cache_removed *ret,
+                           size_t *ret_n_pinned);
+/* on_done(ctx, …) is called when the disk has done all that was asked of it so far, by
+ * cache_take_mail or cache_disk_close; is_done false: some file could not be removed. Without a
+ * tier at once. ERR_NOMEM: it won't be called. */
+int cache_sync(struct cache *c, void (*on_done)(void *ctx, bool is_done), void *ctx,
+               struct err *e) MUST_USE;
 
-/* Evicts every unleased block of a root, or of all roots when NULL. Returns how many went. */
+/* Removes every block of a root, or of all roots when NULL, from RAM and disk, but those that are
+ * leased or pinned and what these hang from. Returns how many went. */
 size_t cache_drop(struct cache *c, const struct cache_root *root);
+
+/* The ids that ids[0, n_ids) have as blocks below a root: whole ones, then the tail;
+ * ret[n_max * HASH_BYTES] takes them, returns how many. Any thread. */
+size_t cache_chain(const struct cache_root *root, const int32_t *ids, size_t n_ids, uint8_t *ret,
+                   size_t n_max);
+
+/*
+ * Pins (cache/pin.c): blocks that are nobody's victims, in RAM and on disk, whether they are there
+ * already or not; ids[n * HASH_BYTES], distinct. A set: pinning twice is pinning once, and whose
+ * pins they are the caller knows. At most half of each tier's budget can be pinned, and what
+ * cache_set_turn_blocks says stays free of pins. Name a block's predecessors too: they are held in
+ * RAM as long as it is there, but count only by their own names.
+ */
+/* ERR_LIMIT, with the numbers; ERR_NOMEM: nothing changed. */
+int cache_pin(struct cache *c, const uint8_t *ids, size_t n, struct err *e) MUST_USE;
+/* Ids that aren't pinned are fine. */
+void cache_unpin(struct cache *c, const uint8_t *ids, size_t n);
+/* So many blocks of the pool can't be pinned: one turn's window. */
+void cache_set_turn_blocks(struct cache *c, size_t n_blocks);
+
+/* Of these ids, how many are there. n_present: in RAM or on disk or both. */
+struct cache_count {
+    size_t n_present, n_ram, n_disk, n_pinned;
+    uint64_t ram_bytes, disk_bytes;
+};
+void cache_count(const struct cache *c, const uint8_t *ids, size_t n, struct cache_count *ret);
+/* What one root has: blocks and tails together. Of files nobody knows which are tails. Looks at
+ * every block: for people who ask. */
+struct cache_usage {
+    size_t n_ram, n_ram_tails, n_ram_pinned, n_disk, n_disk_pinned;
+    uint64_t ram_bytes, disk_bytes;
+    size_t n_pins, n_pins_max; /* of all roots, there or not */
+};
+void cache_usage(const struct cache *c, const struct cache_root *root, struct cache_usage *ret);
 
 /* Checks every invariant of tree and accounts (tests): 0, or ERR_CORRUPT with what is broken. */
 int cache_check(const struct cache *c, struct err *e) MUST_USE;

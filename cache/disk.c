@@ -16,6 +16,7 @@
 #include "base/sys.h"
 #include "cache/disk_file.h"
 #include "cache/disk_order.h"
+#include "cache/disk_purge.h"
 
 #define ALLOCATION_UNIT 4096u /* what a file may take beyond its bytes */
 
@@ -28,8 +29,11 @@ struct disk {
     pthread_mutex_t lock; /* over index, n and state; never over a system call */
     pthread_cond_t known;
     struct disk_index index;
+    struct pins pins;
     struct disk_stats n;
     enum { SCANNING, KNOWN, UNKNOWN } state;
+    int n_purges; /* asked for, and not done */
+    struct disk_job *removals, **removals_tail; /* the same */
 
     struct cache_disk_options o; /* its strings aren't kept */
     struct mailbox box;
@@ -38,11 +42,14 @@ struct disk {
     _Atomic int64_t paused_until_us;
 
     /* The disk thread's. */
+    struct jobs frees;         /* before all others: somebody's history waits */
     struct jobs reads, writes; /* removals are among the writes: in the order they were asked for */
     bool is_stopping;
     int64_t stop_at_us; /* set before the stop is sent */
     struct disk_job stop;
     bool is_order_wanted;
+    bool has_failed; /* a removal, since the last sync */
+    struct purge purge; /* of the purge at the head of writes */
 
     struct jobs unclaimed; /* the disk thread's, then disk_close's */
 };
@@ -229,7 +236,8 @@ static void open_ahead(struct disk *d)
         const struct disk_place place = {.dir = d->dir, .root = root, .id = j->id};
         j->fd = -1;
         j->is_open = true;
-        j->rc = disk_file_open(&place, j->block_bytes, &j->fd, &e);
+        j->rc = j->op == DISK_HEAD ? disk_file_open_head(&place, j->block_bytes, &j->fd, &e)
+                                   : disk_file_open(&place, j->block_bytes, &j->fd, &e);
         if (j->rc == ERR_NOTFOUND || j->rc == ERR_CORRUPT) {
             give_up(d, &place, &e);
         }
@@ -252,7 +260,8 @@ static void do_read(struct disk *d)
     }
     int rc = j->rc;
     if (!rc) {
-        rc = disk_file_read(j->fd, &name, j->data, &j->record, &e);
+        rc = j->op == DISK_HEAD ? disk_file_read_head(j->fd, &name, &j->record, &e)
+                                : disk_file_read(j->fd, &name, j->data, &j->record, &e);
         sys.close(j->fd);
     }
     root_name(j->root, root);
@@ -260,7 +269,7 @@ static void do_read(struct disk *d)
         const struct disk_place place = {.dir = d->dir, .root = root, .id = j->id};
         give_up(d, &place, &e);
     }
-    if (!rc) {
+    if (!rc && j->op != DISK_HEAD) {
         pthread_mutex_lock(&d->lock);
         d->n.n_read++;
         d->n.bytes_read += record_bytes(j->block_bytes);
@@ -293,6 +302,10 @@ static int enter(struct disk *d, const struct disk_job *j, const char *root, uin
         return ERR_UNSUPPORTED;
     }
     index_set_bytes(&d->index, n, bytes);
+    index_set_pinned(&d->index, n, pins_has(&d->pins, j->id));
+    for (const struct disk_job *r = d->removals; r; r = r->next_removal) {
+        n->is_leaving |= memcmp(r->id, j->id, HASH_BYTES) == 0; /* not to be read meanwhile */
+    }
     struct disk_entry *parent = index_find(&d->index, j->record.parent);
     if (parent) {
         index_place(&d->index, n, parent);
@@ -339,21 +352,96 @@ static void do_removal(struct disk *d, struct disk_job *j)
 {
     static struct log_limit limit = {.burst = 3};
     struct err e;
-    if (remove_entry(d, j->id, &e) && log_allowed(&limit)) {
+    const int rc = remove_entry(d, j->id, &e);
+    d->has_failed |= rc != 0;
+    if (rc && log_allowed(&limit)) {
         log_warn("the disk cache: %s", e.text);
     }
+    pthread_mutex_lock(&d->lock);
+    assert(d->removals == j);
+    d->removals = j->next_removal;
+    if (!d->removals) {
+        d->removals_tail = &d->removals;
+    }
+    pthread_mutex_unlock(&d->lock);
     free(j);
+}
+
+/* ---- purging ---- */
+
+static void end_purge(struct disk *d, bool is_done)
+{
+    if (d->purge.n_gone > 0) {
+        log_warn("the disk cache: %zu files that followed a bad block are removed",
+                 d->purge.n_gone);
+    }
+    purge_done(&d->purge);
+    pthread_mutex_lock(&d->lock);
+    d->n_purges -= is_done; /* else nothing is believed any more in this run */
+    pthread_mutex_unlock(&d->lock);
+    free(jobs_take(&d->writes));
+}
+
+/* A step of the purge that is the first of the writes, which wait for its end: the files that it
+ * finds are those from before. */
+static void do_purge(struct disk *d, const struct disk_job *j)
+{
+    struct err e;
+    if (!d->purge.v) {
+        pthread_mutex_lock(&d->lock);
+        const int rc = d->state != KNOWN
+                           ? ERR_NOTFOUND
+                           : purge_init(&d->purge, &d->index, &j->record, j->block_bytes, &e);
+        pthread_mutex_unlock(&d->lock);
+        if (rc) {
+            end_purge(d, rc == ERR_NOTFOUND);
+        }
+        return;
+    }
+    if (purge_read(&d->purge, d->dir)) {
+        return;
+    }
+    for (const uint8_t *id = purge_next(&d->purge); id; id = purge_next(&d->purge)) {
+        if (remove_entry(d, id, &e)) {
+            log_warn("the disk cache: %s", e.text);
+        }
+        d->purge.n_gone++;
+    }
+    end_purge(d, true);
 }
 
 static void do_write(struct disk *d)
 {
+    const struct disk_job *first = (struct disk_job *)(void *)d->writes.head;
+    if (first->op == DISK_PURGE) {
+        do_purge(d, first);
+        return;
+    }
     struct disk_job *j = jobs_take(&d->writes);
     const bool is_late = d->is_stopping && clock_us() > d->stop_at_us;
     if (j->op == DISK_REMOVE) {
         do_removal(d, j);
+    } else if (j->op == DISK_SYNC) {
+        answer(d, j, d->has_failed || d->state != KNOWN ? ERR_IO : 0);
+        d->has_failed = false;
     } else {
         answer(d, j, is_late ? ERR_CANCELED : write_block(d, j));
     }
+}
+
+/* The history's room. What is written next would take it again: nothing is, for a while. */
+static void do_free(struct disk *d)
+{
+    struct disk_job *j = jobs_take(&d->frees);
+    uint64_t freed = 0, n_gone = 0;
+    while (d->state == KNOWN && freed < j->n_bytes && evict(d, &n_gone)) {
+        freed += n_gone;
+    }
+    atomic_store(&d->paused_until_us, clock_us() + (int64_t)DISK_PAUSE_MS * 1000);
+    log_warn("the disk cache gave %.1f MiB to the history, and rests for %d s",
+             (double)freed / (1 << 20), DISK_PAUSE_MS / 1000);
+    j->n_bytes = freed;
+    answer(d, j, 0);
 }
 
 static void save_order(struct disk *d)
@@ -384,11 +472,18 @@ static void sort_mail(struct disk *d, struct mail *m)
         m = m->next;
         switch (j->op) {
         case DISK_READ:
+        case DISK_PROVE:
+        case DISK_HEAD:
             jobs_push(&d->reads, j);
             break;
         case DISK_WRITE:
         case DISK_REMOVE:
+        case DISK_PURGE:
+        case DISK_SYNC:
             jobs_push(&d->writes, j);
+            break;
+        case DISK_FREE:
+            jobs_push(&d->frees, j);
             break;
         case DISK_ORDER:
             d->is_order_wanted = true;
@@ -402,7 +497,9 @@ static void sort_mail(struct disk *d, struct mail *m)
 
 static bool step(struct disk *d)
 {
-    if (d->reads.head) {
+    if (d->frees.head) {
+        do_free(d);
+    } else if (d->reads.head) {
         do_read(d);
     } else if (d->writes.head) {
         do_write(d);
@@ -431,6 +528,18 @@ static int set_budget(struct disk *d, const struct disk_index *x, struct err *e)
     return 0;
 }
 
+/* What was pinned before the names were known. */
+static void apply_pins(struct disk *d)
+{
+    for (size_t i = 0; i < d->pins.n_slots; i++) {
+        const struct pin_slot *s = &d->pins.slots[i];
+        struct disk_entry *n = s->is_used ? index_find(&d->index, s->id) : NULL;
+        if (n) {
+            index_set_pinned(&d->index, n, true);
+        }
+    }
+}
+
 static int learn(struct disk *d, struct err *e)
 {
     const int64_t t0 = clock_us();
@@ -455,6 +564,9 @@ static int learn(struct disk *d, struct err *e)
     }
     const size_t n_found = d->index.n_entries;
     const int64_t t1 = clock_us();
+    pthread_mutex_lock(&d->lock);
+    apply_pins(d);
+    pthread_mutex_unlock(&d->lock);
     while (d->index.bytes > d->n.bytes_max && evict(d, &n_gone)) {
     }
     log_info("disk cache: %zu blocks known after %.1f ms, %.0f of %.0f MiB used", n_found,
@@ -469,6 +581,7 @@ static void *run(void *arg)
     struct err e;
     const int rc = learn(d, &e);
     pthread_mutex_lock(&d->lock);
+    apply_pins(d); /* again: some may have come meanwhile */
     d->state = rc ? UNKNOWN : KNOWN;
     pthread_cond_broadcast(&d->known);
     pthread_mutex_unlock(&d->lock);
@@ -520,13 +633,26 @@ static void disk_free(struct disk *d)
         sys.close(d->dir);
     }
     index_done(&d->index);
+    pins_done(&d->pins);
     free((char *)(uintptr_t)d->o.dir);
     pthread_cond_destroy(&d->known);
     pthread_mutex_destroy(&d->lock);
     free(d);
 }
 
-int disk_open(const struct cache_disk_options *o, struct disk **ret, struct err *e)
+static int copy_pins(struct disk *d, const struct pins *from, struct err *e)
+{
+    const int rc = pins_reserve(&d->pins, from->n, e);
+    for (size_t i = 0; !rc && i < from->n_slots; i++) {
+        if (from->slots[i].is_used) {
+            pins_add(&d->pins, from->slots[i].id);
+        }
+    }
+    return rc;
+}
+
+int disk_open(const struct cache_disk_options *o, const struct pins *pins, struct disk **ret,
+              struct err *e)
 {
     struct disk *d = sys.malloc(sizeof *d);
     if (!d) {
@@ -535,11 +661,16 @@ int disk_open(const struct cache_disk_options *o, struct disk **ret, struct err 
     *d = (struct disk){.o = *o, .dir = -1, .lock_fd = -1, .state = SCANNING};
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->known, NULL);
+    jobs_init(&d->frees);
     jobs_init(&d->reads);
     jobs_init(&d->writes);
     jobs_init(&d->unclaimed);
+    d->removals_tail = &d->removals;
     d->o.dir = strdup(o->dir);
     int rc = d->o.dir ? index_init(&d->index, e) : err_set(e, ERR_NOMEM, "out of memory");
+    if (!rc) {
+        rc = copy_pins(d, pins, e);
+    }
     if (!rc) {
         rc = open_dir(o, d, e);
     }
@@ -598,13 +729,25 @@ void disk_close(struct disk *d, int ms, struct mail **ret_jobs)
 
 /* ---- the worker's side ---- */
 
-bool disk_has(struct disk *d, const uint8_t id[HASH_BYTES])
+static bool is_there(const struct disk_entry *n)
+{
+    return n && !n->is_bad && !n->is_leaving;
+}
+
+bool disk_find(struct disk *d, const uint8_t id[HASH_BYTES], uint64_t *ret_bytes)
 {
     pthread_mutex_lock(&d->lock);
     const struct disk_entry *n = d->state == KNOWN ? index_find(&d->index, id) : NULL;
-    const bool has = n && !n->is_bad && !n->is_leaving;
+    const bool has = is_there(n) && d->n_purges == 0;
+    *ret_bytes = has ? n->bytes : 0;
     pthread_mutex_unlock(&d->lock);
     return has;
+}
+
+bool disk_has(struct disk *d, const uint8_t id[HASH_BYTES])
+{
+    uint64_t bytes;
+    return disk_find(d, id, &bytes);
 }
 
 void disk_touch(struct disk *d, const uint8_t id[HASH_BYTES])
@@ -629,20 +772,156 @@ void disk_push(struct disk *d, struct disk_job *job)
     (void)is_open;
 }
 
-void disk_remove(struct disk *d, const uint8_t id[HASH_BYTES])
+bool disk_remove(struct disk *d, const uint8_t id[HASH_BYTES])
 {
     struct disk_job *j = job_new(DISK_REMOVE);
-    if (!j) {
-        return; /* it ages out */
+    if (j) {
+        memcpy(j->id, id, HASH_BYTES);
     }
     pthread_mutex_lock(&d->lock);
     struct disk_entry *n = d->state == KNOWN ? index_find(&d->index, id) : NULL;
     if (n) {
         n->is_leaving = true; /* reads come before removals: nobody is to ask for it */
     }
+    if (j) {
+        *d->removals_tail = j;
+        d->removals_tail = &j->next_removal;
+    }
     pthread_mutex_unlock(&d->lock);
-    memcpy(j->id, id, HASH_BYTES);
+    if (j) {
+        disk_push(d, j);
+    }
+    return j != NULL;
+}
+
+void disk_purge(struct disk *d, const struct record *bad, size_t block_bytes)
+{
+    struct disk_job *j = job_new(DISK_PURGE);
+    pthread_mutex_lock(&d->lock);
+    d->n_purges++;
+    pthread_mutex_unlock(&d->lock);
+    if (!j) {
+        log_warn("the disk cache: no memory to remove what follows a bad block; nothing is read "
+                 "any more in this run");
+        return;
+    }
+    j->record = *bad;
+    j->block_bytes = block_bytes;
     disk_push(d, j);
+}
+
+int disk_sync(struct disk *d, void (*on_done)(void *ctx, bool is_done), void *ctx, struct err *e)
+{
+    struct disk_job *j = job_new(DISK_SYNC);
+    if (!j) {
+        return err_set(e, ERR_NOMEM, "out of memory for the disk cache");
+    }
+    j->on_done = on_done;
+    j->ctx = ctx;
+    disk_push(d, j);
+    return 0;
+}
+
+int disk_free_bytes(struct disk *d, uint64_t n_bytes, void (*on_freed)(void *ctx, uint64_t n_bytes),
+                    void *ctx, struct err *e)
+{
+    struct disk_job *j = job_new(DISK_FREE);
+    if (!j) {
+        return err_set(e, ERR_NOMEM, "out of memory for the disk cache");
+    }
+    j->n_bytes = n_bytes;
+    j->on_freed = on_freed;
+    j->ctx = ctx;
+    disk_push(d, j);
+    return 0;
+}
+
+/* ---- pins and accounts ---- */
+
+int disk_pin(struct disk *d, const uint8_t *ids, size_t n, struct err *e)
+{
+    pthread_mutex_lock(&d->lock);
+    const int rc = pins_reserve(&d->pins, n, e);
+    for (size_t i = 0; !rc && i < n; i++) {
+        const uint8_t *id = ids + i * HASH_BYTES;
+        struct disk_entry *x = d->state == KNOWN ? index_find(&d->index, id) : NULL;
+        pins_add(&d->pins, id);
+        if (x) {
+            index_set_pinned(&d->index, x, true);
+        }
+    }
+    pthread_mutex_unlock(&d->lock);
+    return rc;
+}
+
+void disk_unpin(struct disk *d, const uint8_t *ids, size_t n)
+{
+    pthread_mutex_lock(&d->lock);
+    for (size_t i = 0; i < n; i++) {
+        const uint8_t *id = ids + i * HASH_BYTES;
+        struct disk_entry *x = d->state == KNOWN ? index_find(&d->index, id) : NULL;
+        pins_remove(&d->pins, id);
+        if (x) {
+            index_set_pinned(&d->index, x, false);
+        }
+    }
+    pthread_mutex_unlock(&d->lock);
+}
+
+/* The next entry of `name` (NULL: of any root) from bucket *at on, after n. */
+static struct disk_entry *next_of(const struct disk_index *x, const char *name, size_t *at,
+                                  struct disk_entry *n)
+{
+    for (n = n ? n->hash_next : NULL;; n = n->hash_next) {
+        while (!n && *at < x->n_buckets) {
+            n = x->buckets[(*at)++];
+        }
+        if (!n || (is_there(n) && (!name || strcmp(n->root, name) == 0))) {
+            return n;
+        }
+    }
+}
+
+int disk_list(struct disk *d, const uint8_t *root, uint8_t **ret_ids, size_t *ret_n, struct err *e)
+{
+    char name[DISK_ROOT_CHARS + 1];
+    uint8_t *ids = NULL;
+    size_t n = 0, at = 0;
+    int rc = 0;
+    if (root) {
+        root_name(root, name);
+    }
+    pthread_mutex_lock(&d->lock);
+    if (d->state == KNOWN && d->index.n_entries > 0) {
+        ids = sys.malloc(d->index.n_entries * HASH_BYTES);
+        rc = ids ? 0 : err_set(e, ERR_NOMEM, "out of memory for the names of the disk cache");
+    }
+    for (struct disk_entry *x = NULL; ids && (x = next_of(&d->index, root ? name : NULL, &at, x));) {
+        memcpy(ids + n++ * HASH_BYTES, x->id, HASH_BYTES);
+    }
+    pthread_mutex_unlock(&d->lock);
+    if (rc) {
+        return rc;
+    }
+    *ret_ids = ids;
+    *ret_n = n;
+    return 0;
+}
+
+void disk_usage(struct disk *d, const uint8_t root[HASH_BYTES], struct cache_usage *ret)
+{
+    char name[DISK_ROOT_CHARS + 1];
+    size_t at = 0;
+    root_name(root, name);
+    pthread_mutex_lock(&d->lock);
+    if (d->state == KNOWN) {
+        for (struct disk_entry *x = NULL; (x = next_of(&d->index, name, &at, x));) {
+            ret->n_disk++;
+            ret->n_disk_pinned += x->is_pinned;
+            ret->disk_bytes += x->bytes;
+        }
+    }
+    pthread_mutex_unlock(&d->lock);
 }
 
 void disk_save_order(struct disk *d)

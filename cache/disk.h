@@ -31,6 +31,7 @@
 #include "base/err.h"
 #include "base/thread.h"
 #include "cache/cache.h"
+#include "cache/pins.h"
 #include "cache/record.h"
 
 #define DISK_PAUSE_MS (60 * 1000)
@@ -38,27 +39,49 @@
 
 struct disk;
 
-enum disk_op { DISK_READ, DISK_WRITE, DISK_REMOVE, DISK_ORDER, DISK_STOP };
+/* DISK_PROVE reads as DISK_READ does, for cache/verify.c; DISK_HEAD fills record alone, for
+ * cache/trace.c. DISK_REMOVE, DISK_PURGE, DISK_ORDER and DISK_STOP have no reply. */
+enum disk_op {
+    DISK_READ,
+    DISK_PROVE,
+    DISK_HEAD,
+    DISK_WRITE,
+    DISK_REMOVE,
+    DISK_PURGE,
+    DISK_SYNC,
+    DISK_FREE,
+    DISK_ORDER,
+    DISK_STOP
+};
 
 /* Embedded in what the sender keeps of it; mail.kind is the options' reply_kind when it returns. */
 struct disk_job {
     struct mail mail;
     enum disk_op op;
     uint8_t root[HASH_BYTES], id[HASH_BYTES];
-    struct record record; /* DISK_WRITE: what; DISK_READ: filled when rc is 0 */
+    struct record record; /* DISK_WRITE: what; reads: filled when rc is 0; DISK_PURGE: the bad one */
     unsigned char *data;  /* [block_bytes] */
     size_t block_bytes;
     atomic_bool is_canceled; /* a read that needn't be made any more */
     /* 0; ERR_NOTFOUND, ERR_CORRUPT (it has been logged), ERR_BUSY, ERR_CANCELED; DISK_WRITE:
      * ERR_UNSUPPORTED: this id will never be written. data of a failed read is rubbish. */
     int rc;
+    /* DISK_SYNC: answered when all writes and removals that were asked for before are done; rc
+     * ERR_IO: a file could not be removed. */
+    void (*on_done)(void *ctx, bool is_done);
+    void *ctx;
+    /* DISK_FREE, before all others: how many bytes are wanted, then how many the files had. */
+    uint64_t n_bytes;
+    void (*on_freed)(void *ctx, uint64_t n_bytes);
     int fd;       /* the disk thread's */
     bool is_open; /* the disk thread's: opened ahead, with rc */
+    struct disk_job *next_removal; /* DISK_REMOVE: asked for after this one */
 };
 
 /* Makes kv/ below o->dir, takes its lock, starts the thread, which reads the names at once.
- * ERR_BUSY: another daemon has it. ERR_IO, ERR_INVAL: no tier here, for the reason in the text. */
-int disk_open(const struct cache_disk_options *o, struct disk **ret, struct err *e) MUST_USE;
+ * pins are copied. ERR_BUSY: another daemon has it. ERR_IO, ERR_INVAL: no tier here, for the reason in the text. */
+int disk_open(const struct cache_disk_options *o, const struct pins *pins, struct disk **ret,
+              struct err *e) MUST_USE;
 /* Waits until the names are read. false: they can't be, which has been logged; nothing is found and
  * nothing written. */
 bool disk_wait(struct disk *d);
@@ -73,8 +96,29 @@ void disk_touch(struct disk *d, const uint8_t id[HASH_BYTES]);
 bool disk_is_paused(const struct disk *d);
 /* The job is the tier's until it returns. */
 void disk_push(struct disk *d, struct disk_job *job);
-/* Forgets a block and its file, after the writes that were asked for before. */
-void disk_remove(struct disk *d, const uint8_t id[HASH_BYTES]);
+/* The same, and what it takes on the disk. */
+bool disk_find(struct disk *d, const uint8_t id[HASH_BYTES], uint64_t *ret_bytes);
+/* Forgets a block and its file, after the writes that were asked for before. false: no memory, it
+ * stays. */
+bool disk_remove(struct disk *d, const uint8_t id[HASH_BYTES]);
+/* The same for all files that hang from the block `bad`, which isn't what its head says
+ * (disk_purge.h). Until that is done, nothing is found. */
+void disk_purge(struct disk *d, const struct record *bad, size_t block_bytes);
+/* disk_job.on_done is called by cache_take_mail. ERR_NOMEM. */
+int disk_sync(struct disk *d, void (*on_done)(void *ctx, bool is_done), void *ctx,
+              struct err *e) MUST_USE;
+/* Removes victims' files until they had n_bytes or there are no more; then nothing is written for
+ * DISK_PAUSE_MS. disk_job.on_freed is called by cache_take_mail. ERR_NOMEM. */
+int disk_free_bytes(struct disk *d, uint64_t n_bytes, void (*on_freed)(void *ctx, uint64_t n_bytes),
+                    void *ctx, struct err *e) MUST_USE;
+/* These aren't victims, whether the disk has them or will. ERR_NOMEM: nothing changed. */
+int disk_pin(struct disk *d, const uint8_t *ids, size_t n, struct err *e) MUST_USE;
+void disk_unpin(struct disk *d, const uint8_t *ids, size_t n);
+/* The ids that the disk has of a root (NULL: of all), malloc'ed. ERR_NOMEM. */
+int disk_list(struct disk *d, const uint8_t *root, uint8_t **ret_ids, size_t *ret_n,
+              struct err *e) MUST_USE;
+/* Fills the disk's part. */
+void disk_usage(struct disk *d, const uint8_t root[HASH_BYTES], struct cache_usage *ret);
 /* Saves the order of use, soon. */
 void disk_save_order(struct disk *d);
 

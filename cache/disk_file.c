@@ -58,7 +58,7 @@ static int check_file(int fd, size_t block_bytes, struct err *e)
     return 0;
 }
 
-int disk_file_open(const struct disk_place *p, size_t block_bytes, int *ret_fd, struct err *e)
+int disk_file_open_head(const struct disk_place *p, size_t block_bytes, int *ret_fd, struct err *e)
 {
     char name[DISK_NAME_BYTES];
     disk_file_name(p, ".kv", name);
@@ -74,9 +74,17 @@ int disk_file_open(const struct disk_place *p, size_t block_bytes, int *ret_fd, 
         sys.close(fd);
         return rc;
     }
-    (void)sys.fadvise(fd, 0, 0, POSIX_FADV_WILLNEED); /* advice */
     *ret_fd = fd;
     return 0;
+}
+
+int disk_file_open(const struct disk_place *p, size_t block_bytes, int *ret_fd, struct err *e)
+{
+    const int rc = disk_file_open_head(p, block_bytes, ret_fd, e);
+    if (!rc) {
+        (void)sys.fadvise(*ret_fd, 0, 0, POSIX_FADV_WILLNEED); /* advice */
+    }
+    return rc;
 }
 
 static int read_all(int fd, void *to, size_t n, off_t off, struct err *e)
@@ -116,6 +124,13 @@ int disk_file_read(int fd, const struct record_name *name, void *data, struct re
     return rc;
 }
 
+int disk_file_read_head(int fd, const struct record_name *name, struct record *ret, struct err *e)
+{
+    unsigned char head[RECORD_HEAD_BYTES];
+    const int rc = read_all(fd, head, sizeof head, 0, e);
+    return rc ? rc : record_parse_head(name, head, ret, e);
+}
+
 /* ---- writing ---- */
 
 static int write_all(int fd, const void *from, size_t n, off_t off, struct err *e)
@@ -136,33 +151,66 @@ static int write_all(int fd, const void *from, size_t n, off_t off, struct err *
     return 0;
 }
 
+/* What stands there and is no directory goes: the name is the tier's, as a block's is. */
+static int make_dir(int dir, const char *name, struct err *e)
+{
+    struct stat st;
+    if (sys.mkdirat(dir, name, 0700) == 0) {
+        return 0;
+    }
+    if (errno != EEXIST) {
+        return err_sys(e, errno, "mkdir %s", name);
+    }
+    if (sys.fstatat(dir, name, &st, 0) == 0 && S_ISDIR(st.st_mode)) {
+        return 0;
+    }
+    if (sys.unlinkat(dir, name, 0) < 0 || sys.mkdirat(dir, name, 0700) < 0) {
+        return err_sys(e, errno, "mkdir %s", name);
+    }
+    return 0;
+}
+
 /* The two directories on the way to a file. */
 static int make_dirs(const struct disk_place *p, struct err *e)
 {
     char dir[DISK_NAME_BYTES];
-    snprintf(dir, sizeof dir, "%s", p->root);
-    if (sys.mkdirat(p->dir, dir, 0700) < 0 && errno != EEXIST) {
-        return err_sys(e, errno, "mkdir %s", dir);
-    }
+    const int rc = make_dir(p->dir, p->root, e);
     snprintf(dir, sizeof dir, "%s/%02x", p->root, p->id[0]);
-    if (sys.mkdirat(p->dir, dir, 0700) < 0 && errno != EEXIST) {
-        return err_sys(e, errno, "mkdir %s", dir);
+    return rc ? rc : make_dir(p->dir, dir, e);
+}
+
+/* An earlier temporary of that name, or whatever it is. ERR_CORRUPT: it can't go, and the name
+ * can't be used. */
+static int clear_temp(const struct disk_place *p, const char *name, struct err *e)
+{
+    if (sys.unlinkat(p->dir, name, 0) == 0 || errno == ENOENT ||
+        (errno == EISDIR && sys.unlinkat(p->dir, name, AT_REMOVEDIR) == 0)) {
+        return 0;
     }
-    return 0;
+    const int code = errno == ENOTEMPTY || errno == EEXIST ? ERR_CORRUPT : ERR_IO;
+    err_sys(e, errno, "removing what has its temporary name");
+    if (e) {
+        e->code = code;
+    }
+    return code;
 }
 
 static int create(const struct disk_place *p, const char *name, int *ret_fd, struct err *e)
 {
     const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    int rc = 0;
     int fd = sys.openat(p->dir, name, flags, 0600);
-    if (fd < 0 && errno == ENOENT) {
-        const int rc = make_dirs(p, e);
-        if (rc) {
-            return rc;
-        }
-        fd = sys.openat(p->dir, name, flags, 0600);
+    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP)) {
+        rc = make_dirs(p, e);
+    } else if (fd < 0 && errno == EEXIST) {
+        rc = clear_temp(p, name, e);
+    } else if (fd < 0) {
+        return err_sys(e, errno, "making it");
     }
-    if (fd < 0 && errno == EEXIST && sys.unlinkat(p->dir, name, 0) == 0) {
+    if (rc) {
+        return rc;
+    }
+    if (fd < 0) {
         fd = sys.openat(p->dir, name, flags, 0600);
     }
     if (fd < 0) {
@@ -252,7 +300,9 @@ int disk_file_remove(const struct disk_place *p, struct err *e)
 {
     char name[DISK_NAME_BYTES];
     disk_file_name(p, ".kv", name);
-    if (sys.unlinkat(p->dir, name, 0) < 0 && errno != ENOENT) {
+    /* ENOTDIR, ELOOP: something else is in a directory's place, and the file is gone with it. */
+    if (sys.unlinkat(p->dir, name, 0) < 0 && errno != ENOENT && errno != ENOTDIR &&
+        errno != ELOOP) {
         return err_sys(e, errno, "%s can't be removed", name);
     }
     return 0;
@@ -288,6 +338,14 @@ static DIR *list(int dir, const char *name)
     return d;
 }
 
+/* In 64 bits of nanoseconds, which end in 2262; file systems go further. */
+static int64_t stamp_ns(const struct timespec *t)
+{
+    const int64_t max_s = INT64_MAX / 1000000000 - 1;
+    const int64_t s = t->tv_sec > max_s ? max_s : t->tv_sec < -max_s ? -max_s : t->tv_sec;
+    return s * 1000000000 + t->tv_nsec;
+}
+
 /* One name in a directory of two digits. */
 static int see(int dir, const char *root, const char *name, struct disk_index *x, struct err *e)
 {
@@ -306,7 +364,7 @@ static int see(int dir, const char *root, const char *name, struct disk_index *x
     const int rc = index_add(x, id, root, &n, e);
     if (!rc && sys.fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
         index_set_bytes(x, n, (uint64_t)st.st_blocks * ST_BLOCK);
-        n->order = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+        n->order = stamp_ns(&st.st_mtim);
     }
     return rc;
 }

@@ -30,10 +30,16 @@ void disk_file_name(const struct disk_place *p, const char *ending, char ret[DIS
  * ERR_BUSY (the system couldn't just now). */
 int disk_file_open(const struct disk_place *p, size_t block_bytes, int *ret_fd,
                    struct err *e) MUST_USE;
+/* The same without reading ahead. */
+int disk_file_open_head(const struct disk_place *p, size_t block_bytes, int *ret_fd,
+                        struct err *e) MUST_USE;
 /* Reads what was opened into data[block_bytes] and checks all of it. Doesn't close. ERR_CORRUPT,
  * ERR_BUSY; data then holds rubbish. */
 int disk_file_read(int fd, const struct record_name *name, void *data, struct record *ret,
                    struct err *e) MUST_USE;
+/* The head alone, as record_parse_head. */
+int disk_file_read_head(int fd, const struct record_name *name, struct record *ret,
+                        struct err *e) MUST_USE;
 
 /* *ret_bytes: what it takes on the disk. ERR_IO: nothing is left of it. ERR_CORRUPT: something that
  * can't be replaced stands under the name. */

@@ -84,6 +84,11 @@ static void grow(struct disk_index *x)
     free(old.buckets);
 }
 
+static bool is_ordered(const struct disk_entry *n)
+{
+    return !n->is_bad && !n->is_pinned;
+}
+
 static void order_unlink(struct disk_index *x, struct disk_entry *n)
 {
     *(n->older ? &n->older->newer : &x->oldest) = n->newer;
@@ -134,9 +139,9 @@ void index_remove(struct disk_index *x, struct disk_entry *n)
         p = &(*p)->hash_next;
     }
     *p = n->hash_next;
-    if (n->is_bad) {
-        x->n_bad--;
-    } else {
+    x->n_bad -= n->is_bad;
+    x->n_pinned -= n->is_pinned;
+    if (is_ordered(n)) {
         order_unlink(x, n);
     }
     x->bytes -= n->bytes;
@@ -146,16 +151,31 @@ void index_remove(struct disk_index *x, struct disk_entry *n)
 
 void index_touch(struct disk_index *x, struct disk_entry *n)
 {
-    if (n->is_bad) {
+    if (!is_ordered(n)) {
         return;
     }
     order_unlink(x, n);
     order_append(x, n);
 }
 
+void index_set_pinned(struct disk_index *x, struct disk_entry *n, bool is_pinned)
+{
+    if (n->is_bad || n->is_pinned == is_pinned) {
+        return;
+    }
+    if (is_pinned) {
+        order_unlink(x, n);
+        x->n_pinned++;
+    } else {
+        order_append(x, n);
+        x->n_pinned--;
+    }
+    n->is_pinned = is_pinned;
+}
+
 void index_place(struct disk_index *x, struct disk_entry *n, struct disk_entry *next)
 {
-    if (n->is_bad || next->is_bad || n == next) {
+    if (!is_ordered(n) || !is_ordered(next) || n == next) {
         return;
     }
     order_unlink(x, n);
@@ -170,6 +190,7 @@ void index_mark_bad(struct disk_index *x, struct disk_entry *n)
     if (n->is_bad) {
         return;
     }
+    index_set_pinned(x, n, false);
     order_unlink(x, n);
     n->is_bad = true;
     x->n_bad++;
@@ -183,7 +204,7 @@ static int by_order(const void *a, const void *b)
 
 void index_sort(struct disk_index *x)
 {
-    const size_t n = x->n_entries - x->n_bad;
+    const size_t n = x->n_entries - x->n_bad - x->n_pinned;
     struct disk_entry **all = n ? sys.malloc(n * sizeof(struct disk_entry *)) : NULL;
     size_t i = 0;
     if (!all) {

@@ -3,6 +3,7 @@
  *
  *     oldest ⇄ … ⇄ newest           victims are taken from the oldest
  *     bad: in the table, in no order   something stands under the name that isn't ours to use
+ *     pinned: the same                 nobody's victim
  */
 #ifndef HEARTH_CACHE_DISK_INDEX_H
 #define HEARTH_CACHE_DISK_INDEX_H
@@ -24,11 +25,12 @@ struct disk_entry {
     char root[DISK_ROOT_CHARS + 1];
     bool is_bad;
     bool is_leaving; /* its removal has been asked for */
+    bool is_pinned;
 };
 
 struct disk_index {
     struct disk_entry **buckets; /* [n_buckets], a power of two */
-    size_t n_buckets, n_entries, n_bad;
+    size_t n_buckets, n_entries, n_bad, n_pinned;
     struct disk_entry *oldest, *newest;
     uint64_t bytes; /* of all entries */
 };
@@ -49,6 +51,8 @@ void index_touch(struct disk_index *x, struct disk_entry *n);
 /* Puts n right before `next` in the order: it goes sooner. A block is of no use without
  * the one it follows. */
 void index_place(struct disk_index *x, struct disk_entry *n, struct disk_entry *next);
+/* Takes it out of the order, or puts it back as the newest. A bad one stays as it is. */
+void index_set_pinned(struct disk_index *x, struct disk_entry *n, bool is_pinned);
 void index_mark_bad(struct disk_index *x, struct disk_entry *n);
 /* Orders all by `order`. Without memory for it the order stays as it is. */
 void index_sort(struct disk_index *x);

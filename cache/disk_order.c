@@ -12,7 +12,7 @@ void order_write(const struct disk_index *x, struct buf *ret)
 {
     uint8_t sum[HASH_BYTES];
     unsigned char count[8];
-    const uint64_t n = x->n_entries - x->n_bad;
+    const uint64_t n = x->n_entries - x->n_bad - x->n_pinned;
     for (int i = 0; i < 8; i++) {
         count[i] = (unsigned char)(n >> (8 * i));
     }

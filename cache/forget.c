@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sys.h"
 #include "base/thread.h"
 #include "cache/inside.h"
 
@@ -27,6 +28,20 @@ size_t cache_lease_ids(const struct cache_lease *l, const int32_t *ids, uint8_t 
     for (int at = l->n_path * KV_BLOCK; ids && at < l->seq.n_tokens && n < n_max; at += KV_BLOCK) {
         const int left = l->seq.n_tokens - at;
         tree_id(parent, ids + at, left < KV_BLOCK ? left : KV_BLOCK, ret + n * HASH_BYTES);
+        parent = ret + n++ * HASH_BYTES;
+    }
+    return n;
+}
+
+size_t cache_chain(const struct cache_root *root, const int32_t *ids, size_t n_ids, uint8_t *ret,
+                   size_t n_max)
+{
+    const uint8_t *parent = root->id;
+    size_t n = 0;
+
+    for (size_t at = 0; at < n_ids && n < n_max; at += KV_BLOCK) {
+        const size_t left = n_ids - at;
+        tree_id(parent, ids + at, left < KV_BLOCK ? (int)left : KV_BLOCK, ret + n * HASH_BYTES);
         parent = ret + n++ * HASH_BYTES;
     }
     return n;
@@ -53,7 +68,7 @@ static size_t remove_upwards(struct tree *t, struct node *n, const uint8_t *ids,
 
 void cache_remove(struct cache *c, uint8_t *ids, size_t n, struct cache_removed *ret)
 {
-    size_t n_gone = 0;
+    size_t n_gone = 0, n_failed = 0;
 
     assert(thread_is(THREAD_WORKER));
     qsort(ids, n, HASH_BYTES, compare);
@@ -67,12 +82,121 @@ void cache_remove(struct cache *c, uint8_t *ids, size_t n, struct cache_removed 
     /* Also those that the disk isn't known to have: they may be on their way there. */
     for (size_t i = 0; c->disk && i < n; i++) {
         if (!tree_find(&c->tree, ids + i * HASH_BYTES)) {
-            disk_remove(c->disk, ids + i * HASH_BYTES);
+            n_failed += !disk_remove(c->disk, ids + i * HASH_BYTES);
             c->is_order_stale = true;
         }
     }
     *ret = (struct cache_removed){
         .n_blocks = n_gone,
         .bytes = (uint64_t)n_gone * kv_pool_shape(c->pool)->block_bytes,
+        .n_failed = n_failed,
     };
+}
+
+void cache_remove_unpinned(struct cache *c, uint8_t *ids, size_t n, struct cache_removed *ret,
+                           size_t *ret_n_pinned)
+{
+    size_t n_left = 0, n_pinned = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        const uint8_t *id = ids + i * HASH_BYTES;
+        if (!pins_has(&c->tree.pins, id)) {
+            memmove(ids + n_left++ * HASH_BYTES, id, HASH_BYTES);
+        } else {
+            n_pinned += tree_find(&c->tree, id) || (c->disk && disk_has(c->disk, id));
+        }
+    }
+    cache_remove(c, ids, n_left, ret);
+    *ret_n_pinned = n_pinned;
+}
+
+int cache_sync(struct cache *c, void (*on_done)(void *ctx, bool is_done), void *ctx, struct err *e)
+{
+    assert(thread_is(THREAD_WORKER));
+    if (c->disk) {
+        return disk_sync(c->disk, on_done, ctx, e);
+    }
+    on_done(ctx, true);
+    return 0;
+}
+
+/* Adds the ids of the tree's nodes below a root (NULL: below all) to *ids. ERR_NOMEM. */
+static int add_nodes(const struct cache *c, const struct cache_root *root, uint8_t **ids, size_t *n,
+                     struct err *e)
+{
+    const struct node *top = root ? tree_find(&c->tree, root->id) : NULL;
+    const size_t n_max = *n + c->tree.n_nodes;
+    uint8_t *more;
+
+    if ((root && !top) || n_max == 0) {
+        return 0;
+    }
+    more = sys.realloc(*ids, n_max * HASH_BYTES);
+    if (!more) {
+        return err_set(e, ERR_NOMEM, "out of memory for the ids of %zu KV blocks", n_max);
+    }
+    *ids = more;
+    for (size_t i = 0; i < c->tree.n_buckets; i++) {
+        for (const struct node *x = c->tree.buckets[i]; x; x = x->hash_next) {
+            if (x->parent && (!root || x->root == top)) {
+                memcpy(more + (*n)++ * HASH_BYTES, x->id, HASH_BYTES);
+            }
+        }
+    }
+    return 0;
+}
+
+/* Sorted, each once. */
+static size_t distinct(uint8_t *ids, size_t n)
+{
+    size_t n_left = 0;
+
+    if (n > 0) {
+        qsort(ids, n, HASH_BYTES, compare);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (!n_left || compare(ids + (n_left - 1) * HASH_BYTES, ids + i * HASH_BYTES) != 0) {
+            memmove(ids + n_left++ * HASH_BYTES, ids + i * HASH_BYTES, HASH_BYTES);
+        }
+    }
+    return n_left;
+}
+
+/* Needs no memory. */
+static size_t drop_from_ram(struct cache *c, const struct cache_root *root)
+{
+    struct node *top = root ? tree_find(&c->tree, root->id) : NULL;
+    if (!root) {
+        return tree_drop(&c->tree, NULL);
+    }
+    if (!top) {
+        return 0;
+    }
+    tree_pin(&c->tree, top); /* it would go with its last child */
+    const size_t n_gone = tree_drop(&c->tree, top);
+    tree_unpin(&c->tree, top);
+    tree_prune_root(&c->tree, top);
+    return n_gone;
+}
+
+size_t cache_drop(struct cache *c, const struct cache_root *root)
+{
+    struct cache_removed gone = {0};
+    struct err e;
+    uint8_t *ids = NULL;
+    size_t n = 0, n_pinned;
+
+    assert(thread_is(THREAD_WORKER));
+    int rc = c->disk ? disk_list(c->disk, root ? root->id : NULL, &ids, &n, &e) : 0;
+    if (!rc) {
+        rc = add_nodes(c, root, &ids, &n, &e);
+    }
+    if (!rc && n > 0) {
+        cache_remove_unpinned(c, ids, distinct(ids, n), &gone, &n_pinned);
+    } else if (rc) {
+        gone.n_blocks = drop_from_ram(c, root);
+    }
+    free(ids);
+    c->n_evicted_blocks += gone.n_blocks;
+    return gone.n_blocks;
 }

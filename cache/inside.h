@@ -8,6 +8,7 @@
 #ifndef HEARTH_CACHE_INSIDE_H
 #define HEARTH_CACHE_INSIDE_H
 
+#include "base/ids.h"
 #include "cache/cache.h"
 #include "cache/disk.h"
 #include "cache/tree.h"
@@ -18,11 +19,18 @@ struct cache {
     struct cache_lease *leases; /* open ones, in a ring through next/prev */
     uint64_t n_found_tokens, n_missed_tokens;
     uint64_t n_evicted_blocks, n_adopted_blocks;
+    size_t n_given_up; /* blocks of the pool that the cache doesn't grow into (shrink.c) */
     /* The disk tier (spill.c, restore.c). */
     struct disk *disk; /* NULL: none */
     int64_t tail_idle_us;
     int n_writing, n_reading; /* jobs that the disk has */
     int64_t rest_until_us;    /* a write has failed */
+    size_t n_turn_blocks;     /* what pins leave in any case */
+    /* Samples (sample.c): a ring of ids. */
+    int sample_every;
+    uint64_t n_sampling; /* restored blocks that were asked about */
+    size_t first_sample, n_samples;
+    uint8_t samples[CACHE_SAMPLES_MAX][HASH_BYTES];
     bool is_order_stale;      /* tails were written since the order of use was saved */
 };
 
@@ -46,18 +54,26 @@ struct cache_lease {
     /* The tail that the disk had: its file goes when something longer is kept. */
     uint8_t tail_id[HASH_BYTES];
     int tail_block, tail_count; /* its place, and 0: none */
+    /* Proof. */
+    bool is_proof;
+    bool is_tainted; /* what isn't shared yet may come of a bad block: it stays private */
+    bool is_sampled; /* the restored tail at sampled_block is */
+    int sampled_block;
 };
 
 /* lease.c, for restore.c */
 struct node *lease_end(const struct cache_lease *l);
 int lease_path_reserve(struct cache_lease *l, int n, struct err *e) MUST_USE;
 bool lease_adopt(struct cache_lease *l, struct node *n);
-struct kv_block *lease_take_block(struct cache *c);
 /* The disk's blocks of the path are in use, the front ones last. */
 void lease_touch_disk(const struct cache_lease *l);
 /* Hangs the sequence's next block, full and private, under the path's end. who: computed it. */
 int lease_publish(struct cache_lease *l, const int32_t *ids, uint64_t who, struct node **ret,
                   struct err *e) MUST_USE;
+
+/* shrink.c: a block for a sequence's own use, evicting for it; NULL when leases hold all. */
+struct kv_block *lease_take_block(struct cache *c);
+size_t shrink_n_used(const struct cache *c); /* blocks of the pool */
 
 /* spill.c */
 /* A whole block or tail is new in the tree. Nothing without a tier. */
@@ -67,6 +83,15 @@ void spill_written(struct cache *c, struct disk_job *job);
 void restore_arrived(struct cache *c, struct disk_job *job);
 /* The lease closes: nothing that is still being read concerns it. */
 void restore_forget(struct cache_lease *l);
+/* What is being read from block n on isn't taken; first_id not NULL: if block n begins with it. */
+void restore_discard(struct cache_lease *l, int n_block, const int32_t *first_id);
+/* verify.c, trace.c */
+void proof_arrived(struct cache *c, struct disk_job *job);
+void trace_arrived(struct disk_job *job);
+/* sample.c: a whole block was restored; a tail was; the sampled tail is in this node now. */
+void sample_block(struct cache_lease *l, const struct node *n);
+void sample_tail(struct cache_lease *l, int n_block);
+void sample_kept(struct cache_lease *l, const struct node *n);
 
 
 #endif

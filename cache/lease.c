@@ -91,17 +91,6 @@ bool lease_adopt(struct cache_lease *l, struct node *n)
     return true;
 }
 
-/* A block for the sequence's own use, evicting for it; NULL when all are held by leases. */
-struct kv_block *lease_take_block(struct cache *c)
-{
-    struct kv_block *b = kv_take(c->pool);
-    while (!b && tree_evict(&c->tree)) {
-        c->n_evicted_blocks++;
-        b = kv_take(c->pool);
-    }
-    return b;
-}
-
 /*
  * A private block with the first n positions of src: a copy, or src's own block when it is the last
  * that could be evicted (the copy's place would have cost it anyway). NULL when there is none to be
@@ -290,6 +279,7 @@ static int publish_block(struct cache_lease *l, const int32_t *ids, struct err *
     if (!rc) {
         spill_add(l->cache, n);
         drop_old_tail(l, l->n_path - 1, KV_BLOCK);
+        sample_kept(l, n);
     }
     return rc;
 }
@@ -305,7 +295,7 @@ int cache_publish(struct cache_lease *l, const int32_t *ids, int64_t cost_us_per
         l->cost_us_per_token = cost_us_per_token;
     }
     int rc = lease_path_reserve(l, n_full, e);
-    while (!rc && l->n_path < n_full) {
+    while (!rc && l->n_path < n_full && !l->is_tainted) {
         const int32_t *at = ids + (size_t)l->n_path * KV_BLOCK;
         struct node *twin = tree_find_block(&c->tree, lease_end(l), at);
         if (!twin) {
@@ -331,7 +321,7 @@ static void publish_tail(struct cache_lease *l, const int32_t *ids)
     struct node *n = NULL;
     const int base = l->n_path * KV_BLOCK, count = s->n_tokens - base;
 
-    if (count < 1 || count >= KV_BLOCK || lease_end(l)->is_bad) {
+    if (count < 1 || count >= KV_BLOCK || lease_end(l)->is_bad || l->is_tainted) {
         return;
     }
     kv_seq_seal(s);
@@ -345,6 +335,7 @@ static void publish_tail(struct cache_lease *l, const int32_t *ids)
     if (!tree_add(&l->cache->tree, lease_end(l), &w, &n, &ignored) && n) {
         spill_add(l->cache, n);
         drop_old_tail(l, l->n_path, count);
+        sample_kept(l, n);
     }
 }
 

@@ -110,8 +110,8 @@ static int check_shape(const unsigned char *h, size_t block_bytes, struct err *e
     return 0;
 }
 
-int record_parse(const struct record_name *name, const unsigned char h[RECORD_HEAD_BYTES],
-                 const void *data, struct record *ret, struct err *e)
+int record_parse_head(const struct record_name *name, const unsigned char h[RECORD_HEAD_BYTES],
+                      struct record *ret, struct err *e)
 {
     uint8_t id[HASH_BYTES];
     struct record r = {0};
@@ -133,6 +133,18 @@ int record_parse(const struct record_name *name, const unsigned char h[RECORD_HE
     }
     if (memcmp(r.root, name->root, HASH_BYTES) != 0) {
         return err_set(e, ERR_CORRUPT, "it is of another model or owner");
+    }
+    *ret = r;
+    return 0;
+}
+
+int record_parse(const struct record_name *name, const unsigned char h[RECORD_HEAD_BYTES],
+                 const void *data, struct record *ret, struct err *e)
+{
+    struct record r;
+    const int rc = record_parse_head(name, h, &r, e);
+    if (rc) {
+        return rc;
     }
     if (get(h + AT_SECTION + 24, 8) != XXH3_64bits(data, name->block_bytes)) {
         return err_set(e, ERR_CORRUPT, "the checksum of its block is wrong");

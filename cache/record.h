@@ -66,5 +66,8 @@ struct record_name {
  * untouched. */
 int record_parse(const struct record_name *name, const unsigned char head[RECORD_HEAD_BYTES],
                  const void *data, struct record *ret, struct err *e) MUST_USE;
+/* The same of the head alone, which proves itself: parent and ids give the id. */
+int record_parse_head(const struct record_name *name, const unsigned char head[RECORD_HEAD_BYTES],
+                      struct record *ret, struct err *e) MUST_USE;
 
 #endif

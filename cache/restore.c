@@ -29,6 +29,7 @@ struct restore_job {
     struct kv_block *block;    /* one reference */
     int32_t ids[KV_BLOCK];
     int count, n_block; /* its place in the sequence */
+    bool is_stale;      /* in quarantine since it was asked for */
 };
 
 /* The block to read into: the reserved one, unless it has positions already. NULL: none. */
@@ -168,6 +169,7 @@ static bool take_whole(struct cache_lease *l, struct restore_job *r)
         n->cost_us = (double)r->job.record.cost_us;
         evict_touch(&c->tree, n);
     }
+    sample_block(l, n);
     return true;
 }
 
@@ -177,6 +179,7 @@ static bool take_tail(struct cache_lease *l, struct restore_job *r)
     memcpy(l->tail_id, r->job.id, HASH_BYTES);
     l->tail_block = r->n_block;
     l->tail_count = r->count;
+    sample_tail(l, r->n_block);
     disk_touch(l->cache->disk, r->job.id);
     return true;
 }
@@ -218,7 +221,7 @@ void restore_arrived(struct cache *c, struct disk_job *job)
         assert(l->reads == r); /* the disk thread reads in order */
         l->reads = r->next;
     }
-    if (l && !(job->rc == 0 && !l->is_broken && take(l, r))) {
+    if (l && !(job->rc == 0 && !l->is_broken && !r->is_stale && take(l, r))) {
         cancel_reads(l);
         const int n = r->n_block;
         if (n >= l->n_path && n < l->seq.n_blocks && l->seq.n_tokens <= n * KV_BLOCK) {
@@ -230,6 +233,21 @@ void restore_arrived(struct cache *c, struct disk_job *job)
     }
     kv_unref(r->block);
     free(r);
+}
+
+void restore_discard(struct cache_lease *l, int n_block, const int32_t *first_id)
+{
+    struct restore_job *r = l->reads;
+    while (r && r->n_block < n_block) {
+        r = r->next;
+    }
+    if (!r || (first_id && (r->n_block != n_block || r->ids[0] != *first_id))) {
+        return;
+    }
+    for (; r; r = r->next) {
+        r->is_stale = true;
+        atomic_store(&r->job.is_canceled, true);
+    }
 }
 
 void restore_forget(struct cache_lease *l)

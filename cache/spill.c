@@ -133,6 +133,16 @@ void cache_take_mail(struct cache *c, struct mail *m)
     assert(thread_is(THREAD_WORKER));
     if (job->op == DISK_READ) {
         restore_arrived(c, job);
+    } else if (job->op == DISK_PROVE) {
+        proof_arrived(c, job);
+    } else if (job->op == DISK_HEAD) {
+        trace_arrived(job);
+    } else if (job->op == DISK_SYNC) {
+        job->on_done(job->ctx, job->rc == 0);
+        free(job);
+    } else if (job->op == DISK_FREE) {
+        job->on_freed(job->ctx, job->n_bytes);
+        free(job);
     } else {
         spill_written(c, job);
     }
@@ -189,7 +199,7 @@ bool cache_is_busy(const struct cache *c)
 int cache_disk_open(struct cache *c, const struct cache_disk_options *o, struct err *e)
 {
     assert(thread_is(THREAD_WORKER) && !c->disk);
-    const int rc = disk_open(o, &c->disk, e);
+    const int rc = disk_open(o, &c->tree.pins, &c->disk, e);
     if (rc) {
         c->disk = NULL;
         return rc;

@@ -205,6 +205,80 @@ static void children_remove(struct node *parent, const struct node *n)
     }
 }
 
+/* ---- pins ---- */
+
+static bool is_block_or_tail(const struct node *n)
+{
+    return n->parent != NULL;
+}
+
+/* Nobody needs it: it can go, or its children can and then it. */
+static bool is_idle(const struct node *n)
+{
+    return is_block_or_tail(n) && !n->n_leases && !n->n_held;
+}
+
+/* n is held once more, and with the first time what it hangs from. */
+static void hold(struct tree *t, struct node *n)
+{
+    for (; is_block_or_tail(n); n = n->parent) {
+        const bool was_idle = is_idle(n);
+        if (n->n_held++ > 0) {
+            return;
+        }
+        if (was_idle) {
+            t->n_idle--;
+            evict_remove(t, n);
+        }
+    }
+}
+
+static void let_go(struct tree *t, struct node *n)
+{
+    for (; is_block_or_tail(n); n = n->parent) {
+        if (--n->n_held > 0) {
+            return;
+        }
+        if (is_idle(n)) {
+            t->n_idle++;
+        }
+        if (is_idle(n) && !n->n_children) {
+            evict_add(t, n);
+        }
+    }
+}
+
+static void set_pinned(struct tree *t, struct node *n, bool is_pinned)
+{
+    if (n->is_pinned == is_pinned) {
+        return;
+    }
+    n->is_pinned = is_pinned;
+    if (is_pinned) {
+        hold(t, n);
+    } else {
+        let_go(t, n);
+    }
+}
+
+void tree_protect(struct tree *t, const uint8_t id[HASH_BYTES])
+{
+    struct node *n = tree_find(t, id);
+    pins_add(&t->pins, id);
+    if (n && is_block_or_tail(n)) {
+        set_pinned(t, n, true);
+    }
+}
+
+void tree_expose(struct tree *t, const uint8_t id[HASH_BYTES])
+{
+    struct node *n = tree_find(t, id);
+    if (n) {
+        set_pinned(t, n, false);
+    }
+    pins_remove(&t->pins, id); /* last: the id may be its slot's own */
+}
+
 /* ---- nodes ---- */
 
 int tree_init(struct tree *t, struct err *e)
@@ -220,6 +294,12 @@ int tree_init(struct tree *t, struct err *e)
 
 void tree_done(struct tree *t)
 {
+    for (size_t i = 0; i < t->pins.n_slots; i++) {
+        while (t->pins.slots[i].is_used) { /* another may move here */
+            tree_expose(t, t->pins.slots[i].id);
+        }
+    }
+    pins_done(&t->pins);
     tree_drop(t, NULL);
     assert(t->n_nodes == 0); /* a root left over is a lease left open */
     free(t->buckets);
@@ -253,7 +333,7 @@ static int node_new(struct tree *t, const uint8_t id[HASH_BYTES], struct node **
     if (!n) {
         return err_set(e, ERR_NOMEM, "out of memory for a node of the prefix cache");
     }
-    *n = (struct node){.depth = -1, .heap_at = NODE_NOT_IN_HEAP};
+    *n = (struct node){.root = n, .depth = -1, .heap_at = NODE_NOT_IN_HEAP};
     memcpy(n->id, id, HASH_BYTES);
     table_grow(t);
     table_link(t, n);
@@ -304,11 +384,6 @@ void tree_list(struct node *n, struct node_list *list)
     }
 }
 
-static bool is_block_or_tail(const struct node *n)
-{
-    return n->parent != NULL;
-}
-
 static void count_in(struct tree *t, const struct node *n, int by)
 {
     *(n->count == KV_BLOCK ? &t->n_blocks : &t->n_tails) += (size_t)by;
@@ -339,6 +414,7 @@ int tree_add(struct tree *t, struct node *parent, const struct node_new *w, stru
         return rc; /* the array's new room stays: it goes with its node */
     }
     n->parent = parent;
+    n->root = parent->root;
     n->depth = parent->depth + 1;
     n->count = w->count;
     n->block = kv_ref(w->block);
@@ -351,6 +427,7 @@ int tree_add(struct tree *t, struct node *parent, const struct node_new *w, stru
     evict_remove(t, parent);
     evict_touch(t, n);
     evict_add(t, n);
+    set_pinned(t, n, pins_has(&t->pins, id));
     if (near && k == near->count) {
         if (t->on_replaced) {
             t->on_replaced(t->ctx, near);
@@ -367,12 +444,13 @@ struct kv_block *tree_take(struct tree *t, struct node *n)
     struct kv_block *block = n->block;
 
     assert(is_block_or_tail(n) && !n->n_children && !n->n_leases);
+    set_pinned(t, n, false); /* the id stays among the pins */
     evict_remove(t, n);
     tree_list(n, NULL);
     children_remove(parent, n);
     count_in(t, n, -1);
     node_free(t, n);
-    if (is_block_or_tail(parent) && !parent->n_leases && !parent->n_children) {
+    if (is_idle(parent) && !parent->n_children) {
         evict_add(t, parent);
     }
     tree_prune_root(t, parent);
@@ -389,7 +467,9 @@ void tree_pin(struct tree *t, struct node *n)
     if (n->block) {
         kv_ref(n->block);
     }
-    if (n->n_leases++ == 0 && is_block_or_tail(n)) {
+    const bool was_idle = is_idle(n);
+    t->n_leased += n->n_leases++ == 0 && is_block_or_tail(n);
+    if (was_idle) {
         t->n_idle--;
         evict_remove(t, n);
     }
@@ -401,11 +481,13 @@ void tree_unpin(struct tree *t, struct node *n)
     if (n->block) {
         kv_unref(n->block);
     }
-    if (--n->n_leases == 0 && is_block_or_tail(n)) {
-        t->n_idle++;
-        if (!n->n_children) {
-            evict_add(t, n);
-        }
+    t->n_leased -= --n->n_leases == 0 && is_block_or_tail(n);
+    if (!is_idle(n)) {
+        return;
+    }
+    t->n_idle++;
+    if (!n->n_children) {
+        evict_add(t, n);
     }
 }
 
@@ -419,19 +501,11 @@ bool tree_evict(struct tree *t)
     return true;
 }
 
-static struct node *root_of(struct node *n)
-{
-    while (n->parent) {
-        n = n->parent;
-    }
-    return n;
-}
-
 /* Removes an idle leaf and every ancestor that becomes one. Returns how many went. */
 static size_t drop_upwards(struct tree *t, struct node *n)
 {
     size_t n_gone = 0;
-    while (is_block_or_tail(n) && !n->n_children && !n->n_leases) {
+    while (is_idle(n) && !n->n_children) {
         struct node *parent = n->parent;
         const bool goes_on = is_block_or_tail(parent); /* a root may be freed with its last child */
         tree_remove(t, n);
@@ -450,7 +524,7 @@ size_t tree_drop(struct tree *t, const struct node *root)
     for (size_t i = 0; i < t->n_buckets; i++) {
         struct node *n = t->buckets[i];
         while (n) {
-            const bool is_victim = n->heap_at != NODE_NOT_IN_HEAP && (!root || root_of(n) == root);
+            const bool is_victim = n->heap_at != NODE_NOT_IN_HEAP && (!root || n->root == root);
             if (is_victim) {
                 n_gone += drop_upwards(t, n);
             }
@@ -511,6 +585,19 @@ void tree_drop_bad(struct tree *t)
 }
 
 /* ---- checks ---- */
+
+static int check_pin(const struct tree *t, const struct node *n, struct err *e)
+{
+    int n_held = n->is_pinned;
+    for (int i = 0; i < n->n_children; i++) {
+        n_held += n->children[i]->n_held > 0;
+    }
+    if (n->is_pinned != pins_has(&t->pins, n->id) || n_held != n->n_held) {
+        return err_set(e, ERR_CORRUPT, "a block at depth %d is%s pinned and held %d times, not %d",
+                       n->depth, n->is_pinned ? "" : "n't", n->n_held, n_held);
+    }
+    return 0;
+}
 
 static int check_children(const struct node *n, struct err *e)
 {
@@ -584,7 +671,11 @@ static int check_node(const struct tree *t, const struct node *n, struct err *e)
         return err_set(e, ERR_CORRUPT, "a block at depth %d has more leases than the one before it",
                        n->depth);
     }
-    const bool is_victim = !n->n_children && !n->n_leases;
+    const int rc = check_pin(t, n, e);
+    if (rc) {
+        return rc;
+    }
+    const bool is_victim = !n->n_children && is_idle(n);
     if (is_victim != (n->heap_at < t->n_heap && t->heap[n->heap_at] == n)) {
         return err_set(
             e, ERR_CORRUPT,
@@ -597,6 +688,7 @@ static int check_node(const struct tree *t, const struct node *n, struct err *e)
 int tree_check(const struct tree *t, struct err *e)
 {
     size_t n_nodes = 0, n_blocks = 0, n_tails = 0, n_idle = 0, n_children = 0, n_roots = 0;
+    size_t n_leased = 0;
     for (size_t i = 0; i < t->n_buckets; i++) {
         for (const struct node *n = t->buckets[i]; n; n = n->hash_next) {
             const int rc = check_node(t, n, e);
@@ -608,7 +700,8 @@ int tree_check(const struct tree *t, struct err *e)
             n_children += (size_t)n->n_children;
             n_blocks += n->count == KV_BLOCK;
             n_tails += n->parent && n->count < KV_BLOCK;
-            n_idle += n->parent && !n->n_leases;
+            n_idle += is_idle(n);
+            n_leased += n->parent && n->n_leases;
         }
     }
     if (n_nodes != t->n_nodes || n_blocks != t->n_blocks || n_tails != t->n_tails ||
@@ -618,6 +711,10 @@ int tree_check(const struct tree *t, struct err *e)
                        "%zu, %zu, %zu",
                        n_nodes, n_blocks, n_tails, n_idle, t->n_nodes, t->n_blocks, t->n_tails,
                        t->n_idle);
+    }
+    if (n_leased != t->n_leased) {
+        return err_set(e, ERR_CORRUPT, "counted %zu leased nodes, the account says %zu", n_leased,
+                       t->n_leased);
     }
     if (n_children != n_nodes - n_roots) {
         return err_set(e, ERR_CORRUPT, "%zu nodes hang from others, of %zu that aren't roots",

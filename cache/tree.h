@@ -14,9 +14,11 @@
  * the way of a new node, and it is a neighbour.
  *   3. block->n_refs == 1 (the tree) + n_leases + 1 while it is written to disk. A lease holds
  * every node of its path, so an idle node's descendants are idle.
- *   4. The heap holds exactly the nodes without children and leases; its array always has room for
- * all nodes, so becoming a leaf can't fail.
+ *   4. The heap holds exactly the nodes without children, leases and pins; its array always has room
+ * for all nodes, so becoming a leaf can't fail.
  *   5. A root is there while something hangs from it or a lease is open on it.
+ *   6. A node is pinned when its id is among the pins. What a pinned node hangs from is held with
+ * it: n_held counts the node's own pin and its children that are held.
  */
 #ifndef HEARTH_CACHE_TREE_H
 #define HEARTH_CACHE_TREE_H
@@ -27,6 +29,7 @@
 
 #include "base/err.h"
 #include "base/hash.h"
+#include "cache/pins.h"
 #include "engine/kv.h"
 
 #define NODE_NOT_IN_HEAP SIZE_MAX
@@ -50,12 +53,15 @@ struct node_list {
 struct node {
     uint8_t id[HASH_BYTES];
     struct node *parent; /* NULL: a root */
+    struct node *root;   /* itself when it is one */
     struct node *hash_next;
     struct node **children; /* [n_children], sorted */
     int n_children, cap_children;
     int depth; /* blocks before this one; a root: -1 */
     int count; /* 1 … 32; a root: 0 */
     int n_leases;
+    int n_held;
+    bool is_pinned;
     /* NULL only for a root, so far: with the disk tier a node may hold its positions elsewhere, and
      * this is where it says so. */
     struct kv_block *block;
@@ -77,7 +83,10 @@ struct tree {
     struct node **buckets; /* [n_buckets], a power of two */
     size_t n_buckets;
     size_t n_nodes;                   /* roots, blocks and tails */
-    size_t n_blocks, n_tails, n_idle; /* idle: blocks and tails without a lease */
+    size_t n_blocks, n_tails, n_idle; /* idle: blocks and tails that could be evicted, now or after
+                                       * their children */
+    size_t n_leased;                  /* blocks and tails that a lease holds */
+    struct pins pins;
     struct node **heap;               /* [n_heap of cap_heap] */
     size_t n_heap, cap_heap;
     double clock;        /* the priority of the last victim */
@@ -140,10 +149,15 @@ void tree_pin(struct tree *t, struct node *n);
 /* Gives back what tree_pin took. The caller prunes roots. */
 void tree_unpin(struct tree *t, struct node *n);
 
+/* The id is pinned from now on; pins_reserve has made room for it. */
+void tree_protect(struct tree *t, const uint8_t id[HASH_BYTES]);
+/* It isn't any more. */
+void tree_expose(struct tree *t, const uint8_t id[HASH_BYTES]);
+
 /* Puts the node at a list's end, out of the one it is in; NULL: in none. */
 void tree_list(struct node *n, struct node_list *list);
 
-/* Evicts the cheapest leaf. false when every block is held by a lease. */
+/* Evicts the cheapest leaf. false when every block is held by a lease or pin. */
 bool tree_evict(struct tree *t);
 /* Evicts every idle node below `root` (NULL: below all). Returns how many. */
 size_t tree_drop(struct tree *t, const struct node *root);

@@ -2,15 +2,16 @@
  * POST /v1/hearth/verify: are the cached blocks the bytes that the model computes?
  *
  *      {["conversation": "conv_…"]}  → {"object": "hearth.verify", "conversations", "blocks",
- *          "ram", "disk", "missing", "different": [{"conversation", "block", "position",
- *          "removed_blocks"}], "has_more", "ms"}
+ *          "positions", "ram", "disk", "missing", "different": [{"conversation", "block",
+ *          "position", "where": "block" | "file", "removed_blocks"}], "has_more", "ms"}
  *
- * blocks: how many were checked, found in RAM and on disk; missing: tokens of whole blocks that
- * aren't cached.
+ * blocks, positions: how many were checked, all branches of the conversations and partial blocks
+ * among them; ram, disk: how many of the blocks were compared there, many of them in both; missing:
+ * blocks that were read for the conversations and are cached no more. where: "file" when RAM had
+ * the right bytes.
  *
- * Without a conversation: all of the owner's, the last used ones if they are many ("has_more"). A
- * conversation is read as its next turn would read it; the answer to this request comes from the
- * worker (verify.h).
+ * Without a conversation: all of the owner's, the last used ones if they are many ("has_more"). The
+ * answer to this request comes from the worker (verify.h).
  */
 #include <stdio.h>
 
@@ -18,9 +19,7 @@
 #include "daemon/history.h"
 #include "daemon/items.h"
 #include "daemon/limits.h"
-#include "daemon/prepare.h"
 #include "daemon/verify.h"
-#include "daemon/window.h"
 #include "daemon/wire.h"
 
 struct call {
@@ -60,28 +59,14 @@ static int find(struct call *k, struct http_error *ret)
     return rc ? items_error(ret, &e, "conversation") : 0;
 }
 
-/* The window as ids, by the same way as a turn's, without a question at its end. */
-static int render(struct call *k, const struct memory_conversation *c, struct verify_chain *to,
-                  struct http_error *ret)
+static int list_blocks(struct call *k, const struct memory_conversation *c, struct verify_one *to,
+                       struct http_error *ret)
 {
     struct err e;
-    const struct chat *chat = engine_chat(k->h->engine);
-    struct turn *t = turn_new(k->h->d, k->r, &wire_chat, "verify-");
-    if (!t)
-        return out_of_memory(ret);
     snprintf(to->id, sizeof to->id, "%s", c->id);
     to->who = (uint64_t)c->row;
-    int rc = window_load(k->h, t, c->tip, 0, ret);
-    if (rc == 0 && t->window.n > 0) {
-        struct chat_rendering rendering = {.ids = &to->ids};
-        rc = chat_render(chat, t->window.v, t->window.n, false, &rendering, &e);
-        if (rc)
-            http_error_from(ret, &e);
-    }
-    if (to->ids.n > (size_t)k->h->d->ctx)
-        to->ids.n = (size_t)k->h->d->ctx; /* no turn could have read more */
-    turn_free(t);
-    return rc;
+    const int rc = memory_blocks_list(k->h->memory, c->row, &to->blocks, &to->n_blocks, &e);
+    return rc ? items_error(ret, &e, NULL) : 0;
 }
 
 static int prepare(struct call *k, struct http_error *ret)
@@ -89,17 +74,12 @@ static int prepare(struct call *k, struct http_error *ret)
     int rc = find(k, ret);
     if (rc)
         return rc;
-    if (!engine_chat(k->h->engine)) {
-        http_error_set(ret, 400, "unsupported_parameter", NULL,
-                       "the model has no chat template, so there are no conversations of it");
-        return ERR_UNSUPPORTED;
-    }
     k->verify = verify_new(k->r, k->found.n);
     if (!k->verify)
         return out_of_memory(ret);
     k->verify->has_more = k->found.has_more;
     for (size_t i = 0; i < k->found.n && !rc; i++)
-        rc = render(k, &k->found.v[i], &k->verify->chains[i], ret);
+        rc = list_blocks(k, &k->found.v[i], &k->verify->v[i], ret);
     return rc;
 }
 

@@ -81,6 +81,8 @@ static const struct option_row rows[] = {
      "for KV below --cache-dir, 0: none (default: a tenth of what is free, at most 16G)"},
     {"disk-reserve", K_SIZE, AT(disk_reserve_bytes), 0, INT64_MAX, "SIZE",
      "what stays free on that disk, for history (default 1G)"},
+    {"verify-every", K_INT, AT(verify_every), 0, LIMIT_VERIFY_EVERY, "N",
+     "of N blocks read from disk, compute one again when idle, 0: none (default 64)"},
     {"kv-type", K_KV, AT(kv_type), 0, 0, "f16|q8_0", "how keys and values are kept (default f16)"},
     {"context", K_CONTEXT, AT(context), 0, 0, "STRATEGY",
      "what happens when a conversation outgrows the window: error"},
@@ -479,6 +481,7 @@ int config_load(int argc, char **argv, struct config *ret, struct err *e)
                        .queue = DEFAULT_QUEUE,
                        .disk_bytes = CONFIG_DISK_AUTO,
                        .disk_reserve_bytes = DEFAULT_DISK_RESERVE,
+                       .verify_every = DEFAULT_VERIFY_EVERY,
                        .kv_type = KV_F16,
                        .use_cache = 1,
                        .log_level = LOG_LEVEL_INFO};

@@ -94,6 +94,10 @@ static int load_and_render(struct context *c, int64_t cut, struct http_error *re
     c->injected = (struct memory_context){.text = NULL};
     if (rc == 0 && at < c->t->window.n && c->conversation)
         rc = context_inject(c, at, ret);
+    /* A client that sends its own copy of what was said: our words in it are read as the tokens we
+     * wrote. */
+    if (rc == 0 && c->tip == 0 && !c->conversation)
+        rc = prepare_replies(c->h, c->t, ret);
     return rc ? rc : prepare_render(c->h, c->t, ret);
 }
 

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/thread.h"
+#include "daemon/miss.h"
 #include "engine/engine.h"
 
 /* Filled by daemon/config.c from defaults, file, flags; const after. Strings are owned by it. */
@@ -28,6 +29,7 @@ struct config {
     uint64_t memory_bytes;
     uint64_t disk_bytes; /* 0: no disk cache; CONFIG_DISK_AUTO */
     uint64_t disk_reserve_bytes;
+    int verify_every;    /* of so many restored blocks one is verified; 0: none */
     enum kv_type kv_type;
     char *context;       /* strategy; "error" is the only one until cuts exist */
     int use_cache;       /* 0 with --no-cache */
@@ -44,15 +46,27 @@ struct counters {
         computed_tokens, generated_tokens;
     _Atomic uint64_t background_tokens; /* computed ahead of turns; not in the sums above */
     _Atomic int is_background;          /* whether a turn of the daemon's own runs now */
-    _Atomic uint64_t cache_hits, cache_misses;        /* turns with and without any cached token */
+    _Atomic uint64_t cache_hits;             /* turns with any cached token */
+    _Atomic uint64_t cache_misses[MISS_N];   /* turns with a miss, by enum miss */
     _Atomic uint64_t prefill_us, decode_us, saved_us;
     _Atomic uint64_t kv_blocks, kv_bytes, kv_bytes_max, kv_evicted;
+    /* Of kv_bytes: nobody's lease; of kv_bytes_max: what the cache may grow to under pressure; what
+     * the system holds for the pool. */
+    _Atomic uint64_t kv_cached_bytes, kv_allowed_bytes, kv_resident_bytes;
+    /* The account of memory (daemon/budget.h): what is in force, 0 until loading begins. */
+    _Atomic uint64_t memory_bytes_max, weights_bytes, buffers_bytes, vectors_bytes;
+    /* Memory pressure (daemon/pressure.h): hundredths of a percent when last read; how often the
+     * cache has given, blocks, and bytes that went back to the system. */
+    _Atomic uint64_t pressure_percent_100, pressure_given, pressure_blocks, pressure_bytes;
+    /* Files given to the history (daemon/room.h): how often, and bytes. */
+    _Atomic uint64_t room_asked, room_bytes;
     _Atomic uint64_t disk_blocks, disk_bytes, disk_bytes_max; /* gauges; max 0: no disk cache */
     _Atomic uint64_t disk_waiting; /* blocks on their way there */
     _Atomic uint64_t disk_read, disk_written, disk_bytes_written, disk_removed, disk_bad,
         disk_failed;
     _Atomic int disk_paused;
     _Atomic uint64_t verify_blocks, verify_failed; /* checked, and of these different */
+    _Atomic uint64_t verify_idle_blocks, verify_idle_failed; /* the same, unasked */
     _Atomic uint64_t running, queued;                 /* gauges */
     _Atomic uint64_t worker_ticks, history_ticks;     /* progress, for the watchdog */
     _Atomic int worker_parked, history_parked;        /* waiting for mail */
@@ -66,6 +80,8 @@ struct daemon {
     int ctx;                        /* positions a turn may have; set before `engine` */
     struct mailbox loop, history, worker;
     atomic_int pass_abort;          /* interrupts the running pass: see worker.h */
+    atomic_int is_proving;          /* no turn runs, blocks are verified: a turn that comes
+                                     * interrupts that */
     atomic_int load_abort;
     struct counters n;
     int64_t t_started_us;

@@ -22,13 +22,17 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/paths.h"
+#include "daemon/account.h"
 #include "daemon/forget.h"
 #include "daemon/limits.h"
+#include "daemon/room.h"
 #include "daemon/turn_end.h"
+#include "memory/search.h"
 #include "daemon/wire.h"
 #include "daemon/worker.h"
 
 #define IDLE_MS 2000 /* so long without mail, and the write-ahead log is checkpointed */
+#define PIECE_REST_MS 20 /* between two pieces of old messages that are indexed */
 
 struct claim {
     struct claim *next;
@@ -223,6 +227,11 @@ static void handle_request(struct history *h, struct request *r)
     }
     if (rc == PARKED)
         return;
+    if (rc < 0 && error.is_full && !r->has_waited_room) {
+        r->has_waited_room = true;
+        if (room_ask(h, &r->mail))
+            return;
+    }
     if (rc < 0) {
         if (error.status == 0)
             http_error_set(&error, 500, NULL, NULL, "the request failed (%s)", err_name(rc));
@@ -359,7 +368,8 @@ void history_submit(struct history *h, struct turn *t)
     h->n_turns_out++;
     const bool is_background = t->is_background;
     if (mailbox_push(&h->d->worker, &t->mail)) {
-        if (!is_background && atomic_load(&h->d->n.is_background))
+        if ((!is_background && atomic_load(&h->d->n.is_background)) ||
+            atomic_load(&h->d->is_proving))
             worker_interrupt(h->d); /* nobody waits for the pass that is under way */
         return;
     }
@@ -369,6 +379,8 @@ void history_submit(struct history *h, struct turn *t)
 }
 
 /* ---- the thread ---- */
+
+static void handle_all(struct history *h, struct mail *m);
 
 static void handle_mail(struct history *h, struct mail *m)
 {
@@ -386,6 +398,9 @@ static void handle_mail(struct history *h, struct mail *m)
     case MAIL_FORGOTTEN:
         h->n_turns_out--;
         forget_done(h, (struct forget *)m);
+        break;
+    case MAIL_ROOM_MADE: /* who waited for it is handled once more */
+        handle_all(h, room_take(h, m));
         break;
     case MAIL_STOP:
         h->is_stopping = true;
@@ -418,7 +433,7 @@ static void handle_all(struct history *h, struct mail *m)
 
 static void serve(struct history *h)
 {
-    bool is_checkpointed = true;
+    bool is_checkpointed = !memory_has_work(h->memory);
     while (!h->is_stopping || h->n_turns_out > 0) {
         struct mail *m = mailbox_take(&h->d->history);
         if (m) {
@@ -427,7 +442,8 @@ static void serve(struct history *h)
             continue;
         }
         atomic_store(&h->d->n.history_parked, 1);
-        mailbox_wait(&h->d->history, is_checkpointed ? -1 : IDLE_MS);
+        int rest_ms = memory_has_work(h->memory) ? PIECE_REST_MS : IDLE_MS;
+        mailbox_wait(&h->d->history, is_checkpointed ? -1 : rest_ms);
         atomic_store(&h->d->n.history_parked, 0);
         m = mailbox_take(&h->d->history);
         if (m) {
@@ -435,7 +451,7 @@ static void serve(struct history *h)
             is_checkpointed = false;
         } else if (!is_checkpointed) {
             memory_idle(h->memory);
-            is_checkpointed = true;
+            is_checkpointed = !memory_has_work(h->memory);
         }
     }
     mailbox_close(&h->d->history);
@@ -450,6 +466,7 @@ static void *run(void *arg)
     if (self.rc)
         return NULL;
     serve(h);
+    account_free(h->account);
     memory_close(h->memory);
     struct mail *m = calloc(1, sizeof *m);
     if (!m) {

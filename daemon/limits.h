@@ -51,6 +51,16 @@
 #define DEFAULT_DISK_RESERVE (1ull << 30)    /* stays free for history */
 #define DISK_TAIL_IDLE_MS 5000               /* a conversation has rested: its last, partial block
                                               * is written */
+#define DISK_GIVE_BACK_BYTES (64ull << 20)   /* of files, when the history finds the disk full */
+#define PRESSURE_MS 2000                     /* how often memory pressure is read, while there is
+                                              * something to give */
+#define PRESSURE_SOME_PERCENT 10             /* of the last 10 s: above, the cache gives memory … */
+#define PRESSURE_GIVE_DIVISOR 4              /* … one in so many of its blocks each time; below, it
+                                              * may grow again, by one … */
+#define PRESSURE_GROW_DIVISOR 16             /* … in so many of its budget */
+#define DEFAULT_VERIFY_EVERY 64              /* of so many blocks read from disk, one is verified */
+#define LIMIT_VERIFY_EVERY (1 << 20)
+#define VERIFY_IDLE_MS 500                   /* after the last turn */
 #define LIMIT_VERIFY_CONVERSATIONS 100        /* of one verification that names none */
 #define LIMIT_VERIFY_QUEUE 8                 /* verifications at the worker; more is 503 */
 #define VERIFY_SHARE 0.3                     /* of the time, while turns run */

@@ -84,18 +84,44 @@ static void write_turns(const struct counters *n, struct buf *b)
     seconds(b, "hearth_prefill_seconds_total", GET(prefill_us), "Time spent on prompts.");
     seconds(b, "hearth_decode_seconds_total", GET(decode_us), "Time spent on answers.");
     seconds(b, "hearth_saved_seconds_total", GET(saved_us),
-            "Estimated time that the cache has saved.");
+            "Estimated time that reading what was cached would have taken.");
 }
 
 static void write_cache(const struct counters *n, struct buf *b)
 {
     counter(b, "hearth_cache_hits_total", GET(cache_hits),
             "Turns that found some of their prompt in the cache.");
-    counter(b, "hearth_cache_misses_total", GET(cache_misses), "Turns that found nothing.");
+    head(b, "hearth_cache_misses_total", "counter",
+         "Turns that had to read again, or had nothing to find, by reason. Those that found a part "
+         "are hits, too.");
+    for (int i = MISS_NONE + 1; i < MISS_N; i++)
+        buf_printf(b, "hearth_cache_misses_total{reason=\"%s\"} %llu\n", miss_name(i),
+                   (unsigned long long)GET(cache_misses[i]));
     counter(b, "hearth_cache_evicted_blocks_total", GET(kv_evicted), "KV blocks evicted.");
     gauge(b, "hearth_kv_blocks", GET(kv_blocks), "KV blocks in use.");
     gauge(b, "hearth_kv_bytes", GET(kv_bytes), "Bytes of KV blocks in use.");
     gauge(b, "hearth_kv_bytes_max", GET(kv_bytes_max), "Budget of KV blocks in bytes.");
+}
+
+static void write_memory(const struct counters *n, struct buf *b)
+{
+    gauge(b, "hearth_memory_bytes_max", GET(memory_bytes_max), "Budget of memory in bytes.");
+    gauge(b, "hearth_weights_bytes", GET(weights_bytes), "Of it, the model's weights.");
+    gauge(b, "hearth_buffers_bytes", GET(buffers_bytes),
+          "Of it, kept for passes, the tokenizer, requests and SQLite.");
+    gauge(b, "hearth_vectors_bytes", GET(vectors_bytes), "Of it, vectors for search.");
+    gauge(b, "hearth_kv_cached_bytes", GET(kv_cached_bytes),
+          "Bytes of KV blocks that no running turn uses.");
+    gauge(b, "hearth_kv_allowed_bytes", GET(kv_allowed_bytes),
+          "What the KV blocks may grow to now: less while memory is short.");
+    gauge(b, "hearth_kv_resident_bytes", GET(kv_resident_bytes),
+          "What the system holds for KV blocks, free ones included.");
+    counter(b, "hearth_memory_pressure_total", GET(pressure_given),
+            "Times that the cache gave memory back because the machine was short of it.");
+    counter(b, "hearth_memory_pressure_blocks_total", GET(pressure_blocks),
+            "KV blocks evicted for it.");
+    counter(b, "hearth_memory_pressure_bytes_total", GET(pressure_bytes),
+            "Bytes that went back to the system.");
 }
 
 static void write_disk(const struct counters *n, struct buf *b)
@@ -112,6 +138,10 @@ static void write_disk(const struct counters *n, struct buf *b)
     counter(b, "hearth_disk_bad_files_total", GET(disk_bad),
             "Files that were not what they should be.");
     counter(b, "hearth_disk_failed_writes_total", GET(disk_failed), "Writes that failed.");
+    counter(b, "hearth_disk_given_total", GET(room_asked),
+            "Times that the history found the disk full and asked for room.");
+    counter(b, "hearth_disk_given_bytes_total", GET(room_bytes),
+            "Bytes of files that were removed for it.");
 }
 
 static void write_verify(const struct counters *n, struct buf *b)
@@ -120,6 +150,10 @@ static void write_verify(const struct counters *n, struct buf *b)
             "KV blocks that were computed again and compared.");
     counter(b, "hearth_verify_failed_blocks_total", GET(verify_failed),
             "KV blocks that were not what the model computes.");
+    counter(b, "hearth_verify_idle_blocks_total", GET(verify_idle_blocks),
+            "KV blocks read from disk that were verified when nothing else ran.");
+    counter(b, "hearth_verify_idle_failed_blocks_total", GET(verify_idle_failed),
+            "Of these, those that were not what the model computes.");
 }
 
 void metrics_write(const struct net *net, struct buf *b)
@@ -133,6 +167,7 @@ void metrics_write(const struct net *net, struct buf *b)
     write_requests(net, &d->n, b);
     write_turns(&d->n, b);
     write_cache(&d->n, b);
+    write_memory(&d->n, b);
     write_disk(&d->n, b);
     write_verify(&d->n, b);
 }

@@ -1,11 +1,13 @@
 /*
- * See verify.h. A chain's life on the worker:
+ * See verify.h. A conversation's life on the worker:
  *
- *   open a lease ─ find in RAM ─ read from disk ─ a block a step … ─ close
- *         ▲                                             │ turns need the room
- *         └─────────────────────────────────────────────┘ n_checked says where to go on
+ *   trace its names ─► a chain ─► open a lease: find in RAM, read from disk ─► a block a step … ─┐
+ *                        ▲             ▲                                           │             │
+ *                        │             └───── turns need the room: n_done says ────┘             │
+ *                        └───────────────── the next chain, where to go on ──────────────────────┘
  *
- * The first block that differs ends a chain: what hangs from it was computed from wrong bytes.
+ * A block that differs ends its chain: what hangs from it was computed from wrong bytes. Of the
+ * other chains that go through it nothing is found any more.
  */
 #include "daemon/verify.h"
 
@@ -14,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/sys.h"
 #include "daemon/limits.h"
 #include "daemon/wire.h"
 
@@ -28,13 +31,11 @@ struct verify *verify_new(const struct request *r, size_t n)
     v->conn = r->conn;
     v->cancel = cancel_ref(r->cancel);
     v->owner = strdup(r->owner);
-    v->chains = calloc(n ? n : 1, sizeof *v->chains);
+    v->v = calloc(n ? n : 1, sizeof *v->v);
     v->t_begun = clock_us();
-    if (v->chains)
+    if (v->v)
         v->n = n;
-    for (size_t i = 0; i < v->n; i++)
-        ids_init(&v->chains[i].ids);
-    if (v->owner && v->chains)
+    if (v->owner && v->v)
         return v;
     verify_free(v);
     return NULL;
@@ -45,9 +46,10 @@ void verify_free(struct verify *v)
     if (!v)
         return;
     for (size_t i = 0; i < v->n; i++)
-        ids_done(&v->chains[i].ids);
+        free(v->v[i].blocks);
     cancel_unref(v->cancel);
-    free(v->chains);
+    free(v->differences);
+    free(v->v);
     free(v->owner);
     free(v);
 }
@@ -60,36 +62,39 @@ void verify_refuse(struct daemon *d, struct verify *v, const char *code, const c
     verify_free(v);
 }
 
-static void add_difference(json *different, const struct verify_chain *c)
+static void add_difference(json *different, const struct verify *v,
+                           const struct verify_difference *x)
 {
     json *o = json_add(different, json_object());
-    json_set_str(o, "conversation", c->id);
-    json_set_int(o, "block", c->n_checked - 1);
-    json_set_int(o, "position", (int64_t)(c->n_checked - 1) * KV_BLOCK);
-    json_set_int(o, "removed_blocks", c->n_gone);
+    json_set_str(o, "conversation", v->v[x->one].id);
+    json_set_int(o, "block", x->n_block);
+    json_set_int(o, "position", (int64_t)x->n_block * KV_BLOCK);
+    json_set_str(o, "where", x->is_file_only ? "file" : "block");
+    json_set_int(o, "removed_blocks", x->n_gone);
 }
 
 static void reply(struct daemon *d, const struct verify *v)
 {
     struct buf body;
-    int64_t n_checked = 0, n_ram = 0, n_disk = 0, n_missing = 0;
+    struct verify_one sum = {0};
     json *o = json_object();
     json *different = json_array();
     for (size_t i = 0; i < v->n; i++) {
-        const struct verify_chain *c = &v->chains[i];
-        n_checked += c->n_checked;
-        n_ram += c->n_ram;
-        n_disk += c->n_disk;
-        n_missing += ((int64_t)c->ids.n / KV_BLOCK - c->n_cached) * KV_BLOCK;
-        if (c->n_gone > 0)
-            add_difference(different, c);
+        sum.n_checked += v->v[i].n_checked;
+        sum.n_positions += v->v[i].n_positions;
+        sum.n_ram += v->v[i].n_ram;
+        sum.n_disk += v->v[i].n_disk;
+        sum.n_missing += v->v[i].n_missing;
     }
+    for (size_t i = 0; i < v->n_differences; i++)
+        add_difference(different, v, &v->differences[i]);
     json_set_str(o, "object", "hearth.verify");
     json_set_int(o, "conversations", (int64_t)v->n);
-    json_set_int(o, "blocks", n_checked);
-    json_set_int(o, "ram", n_ram);
-    json_set_int(o, "disk", n_disk);
-    json_set_int(o, "missing", n_missing);
+    json_set_int(o, "blocks", sum.n_checked);
+    json_set_int(o, "positions", sum.n_positions);
+    json_set_int(o, "ram", sum.n_ram);
+    json_set_int(o, "disk", sum.n_disk);
+    json_set_int(o, "missing", sum.n_missing);
     json_set(o, "different", different);
     json_set_bool(o, "has_more", v->has_more);
     json_set_int(o, "ms", (clock_us() - v->t_begun) / 1000);
@@ -105,6 +110,7 @@ void verifier_init(struct verifier *f, struct daemon *d, struct engine *engine,
                    struct cache *cache)
 {
     *f = (struct verifier){.d = d, .engine = engine, .cache = cache};
+    ids_init(&f->ids);
 }
 
 void verifier_add(struct verifier *f, struct verify *v)
@@ -123,6 +129,8 @@ void verifier_add(struct verifier *f, struct verify *v)
 
 static void let_go(struct verifier *f)
 {
+    cache_proof_close(f->proof, NULL);
+    f->proof = NULL;
     cache_lease_close(f->lease, NULL, false);
     f->lease = NULL;
 }
@@ -131,6 +139,11 @@ static struct verify *take_first(struct verifier *f)
 {
     struct verify *v = f->first;
     let_go(f);
+    cache_trace_free(f->trace);
+    f->trace = NULL;
+    f->has_chain = false;
+    ids_done(&f->ids);
+    ids_init(&f->ids);
     f->first = (struct verify *)(void *)v->mail.next;
     f->n--;
     f->at = 0;
@@ -142,9 +155,16 @@ static bool is_canceled(const struct verify *v)
     return atomic_load(&v->cancel->is_set) != 0;
 }
 
+static bool is_waiting(const struct verifier *f)
+{
+    return (f->trace && cache_trace_is_reading(f->trace)) ||
+           (f->lease && cache_is_restoring(f->lease)) ||
+           (f->proof && cache_proof_is_reading(f->proof));
+}
+
 bool verifier_is_ready(const struct verifier *f)
 {
-    return f->first && !(f->lease && cache_is_restoring(f->lease));
+    return f->first && !is_waiting(f);
 }
 
 void verifier_stop(struct verifier *f)
@@ -153,12 +173,23 @@ void verifier_stop(struct verifier *f)
         verify_refuse(f->d, take_first(f), "stopping", "the daemon is stopping");
 }
 
+static void fail(struct verifier *f, const struct err *e)
+{
+    struct http_error error;
+    log_error("verify: %s", e->text);
+    http_error_set(&error, 500, e->code == ERR_NOMEM ? "out_of_memory" : "engine_error", NULL,
+                   "verifying: %s", e->text);
+    struct verify *v = take_first(f);
+    reply_error(f->d, v->conn, &error, false);
+    verify_free(v);
+}
+
 /* ---- room ---- */
 
 /* Whether a turn's whole window could be had beside what is held. */
 static bool is_roomy(const struct verifier *f)
 {
-    return cache_room(f->cache) >= (size_t)f->d->ctx / KV_BLOCK + 2;
+    return cache_room(f->cache) >= (size_t)f->d->ctx / KV_BLOCK + 3;
 }
 
 void verifier_yield(struct verifier *f, bool is_batch_idle)
@@ -167,94 +198,195 @@ void verifier_yield(struct verifier *f, bool is_batch_idle)
         let_go(f);
 }
 
-/* ---- a chain ---- */
-
-/* Ids that may be held: one block stays free for the comparison. */
-static int n_max_of(const struct verifier *f, const struct verify_chain *c)
+/* Ids in whole blocks that may be held: two blocks stay free, for the comparison and for a file. */
+static int n_max_of(const struct verifier *f)
 {
     const size_t room = cache_room(f->cache);
-    const size_t n = c->ids.n / KV_BLOCK;
-    return (int)(n < room ? n : room ? room - 1 : 0) * KV_BLOCK;
+    const size_t n = f->ids.n / KV_BLOCK;
+    return (int)(n + 2 < room ? n : room > 2 ? room - 2 : 0) * KV_BLOCK;
 }
 
-/* false: it can't be had now. */
-static bool open_chain(struct verifier *f, struct verify_chain *c)
+/* ---- a chain ---- */
+
+static struct verify_one *one_of(const struct verifier *f)
+{
+    return &f->first->v[f->at];
+}
+
+static void open_trace(struct verifier *f)
+{
+    struct cache_root root;
+    struct err e;
+    const struct verify_one *one = one_of(f);
+    cache_root_of(engine_info(f->engine)->fingerprint, f->first->owner, &root);
+    if (cache_trace_open(f->cache, &root, one->blocks, one->n_blocks, &f->trace, &e))
+        fail(f, &e);
+}
+
+/* The next chain, or the next conversation. */
+static void next_chain(struct verifier *f)
+{
+    struct err e;
+    const int rc = cache_trace_next(f->trace, &f->ids, &f->n_done, &e);
+    if (rc < 0) {
+        fail(f, &e);
+        return;
+    }
+    f->has_chain = rc == 1;
+    if (rc == 0) {
+        one_of(f)->n_missing = (int64_t)cache_trace_n_missing(f->trace);
+        cache_trace_free(f->trace);
+        f->trace = NULL;
+        f->at++;
+    }
+}
+
+static void end_chain(struct verifier *f)
+{
+    let_go(f);
+    f->has_chain = false;
+}
+
+static void open_chain(struct verifier *f)
 {
     struct cache_root root;
     struct cache_found found;
     struct err e;
-    const int n_max = n_max_of(f, c);
+    const int n_max = n_max_of(f);
     cache_root_of(engine_info(f->engine)->fingerprint, f->first->owner, &root);
-    if (cache_lease_open(f->cache, &root, c->who, &f->lease, &e)) {
-        log_warn("verify: %s", e.text);
-        return false;
+    int rc = cache_lease_open(f->cache, &root, one_of(f)->who, &f->lease, &e);
+    if (rc == 0) {
+        cache_lease_prove(f->lease);
+        rc = cache_find(f->lease, f->ids.v, n_max, &found, &e);
     }
-    if (cache_find(f->lease, c->ids.v, n_max, &found, &e)) {
-        log_warn("verify: %s", e.text);
-        let_go(f);
-        return false;
+    if (rc) {
+        fail(f, &e);
+        return;
     }
     f->n_path = cache_lease_n_blocks(f->lease);
-    const int n = cache_restorable(f->lease, c->ids.v, n_max);
+    const int n = cache_restorable(f->lease, f->ids.v, n_max);
     if (n > 0 && cache_reserve(f->lease, n, &e) == 0)
-        cache_restore(f->lease, c->ids.v, f->n_path * KV_BLOCK + n);
-    return true;
+        cache_restore(f->lease, f->ids.v, f->n_path * KV_BLOCK + n);
 }
 
-/* Goes on to the next chain, or answers. */
-static void end_chain(struct verifier *f)
-{
-    let_go(f);
-    if (++f->at < f->first->n)
-        return;
-    struct verify *v = take_first(f);
-    reply(f->d, v);
-    verify_free(v);
-}
+/* ---- a block ---- */
 
-static void quarantine(struct verifier *f, struct verify_chain *c, int n_block)
+static void tell(struct verifier *f, bool is_file_only, int64_t n_gone)
 {
-    c->n_gone = (int)cache_quarantine(f->lease, n_block, c->ids.v, (int)c->ids.n);
+    struct verify *v = f->first;
+    struct verify_difference *more =
+        sys.realloc(v->differences, (v->n_differences + 1) * sizeof *more);
     atomic_fetch_add(&f->d->n.verify_failed, 1);
-    log_error("verify: block %d of conversation %s is not what the model computes: it and what "
-              "follows it, %d blocks, are removed",
-              n_block, c->id, c->n_gone);
-    end_chain(f);
+    log_error("verify: block %d of conversation %s %s what the model computes: %s%lld blocks are "
+              "removed",
+              f->piece.n_block, v->v[f->at].id, is_file_only ? "has a file that is not" : "is not",
+              is_file_only ? "" : "with what follows it, ", (long long)n_gone);
+    if (!more) {
+        log_error("verify: no memory to report it");
+        return;
+    }
+    v->differences = more;
+    more[v->n_differences++] = (struct verify_difference){
+        .one = f->at, .n_block = f->piece.n_block, .is_file_only = is_file_only, .n_gone = n_gone};
 }
 
-/* Computes the chain's next block and compares it. */
-static void check_block(struct verifier *f, struct verify_chain *c)
+/* The piece has been computed, and its file, if any, read. */
+static void judge(struct verifier *f)
 {
-    struct kv_seq probe;
+    struct cache_verdicts is;
+    struct verify_one *one = one_of(f);
+    cache_proof_close(f->proof, &is);
+    f->proof = NULL;
+    f->n_done++;
+    if (is.ram == CACHE_ABSENT && is.disk == CACHE_ABSENT) {
+        if (f->piece.count == KV_BLOCK) /* somebody else has found it bad */
+            end_chain(f);
+        return;
+    }
+    const bool is_restored = f->piece.count == KV_BLOCK && f->piece.n_block >= f->n_path;
+    one->n_checked++;
+    one->n_positions += f->piece.count;
+    one->n_ram += is.ram != CACHE_ABSENT && !is_restored;
+    one->n_disk += is.disk != CACHE_ABSENT || is_restored;
+    atomic_fetch_add(&f->d->n.verify_blocks, 1);
+    cache_trace_prove(f->trace, f->piece.n_block);
+    if (is.ram == CACHE_DIFFERENT || (is.ram == CACHE_ABSENT && is.disk == CACHE_DIFFERENT)) {
+        const size_t n = cache_quarantine(f->lease, &f->piece);
+        tell(f, false, n > 0 ? (int64_t)n : 1);
+        end_chain(f);
+    } else if (is.disk == CACHE_DIFFERENT) {
+        cache_discard_file(f->lease, &f->piece);
+        tell(f, true, 1);
+    }
+}
+
+/* Which block is next; false: the chain is at its end, or what follows isn't cached. */
+static bool find_piece(struct verifier *f)
+{
+    const size_t at = (size_t)f->n_done * KV_BLOCK;
+    const int n_blocks = cache_lease_n_blocks(f->lease);
+    if (at >= f->ids.n)
+        return false;
+    const int count = f->ids.n - at < KV_BLOCK ? (int)(f->ids.n - at) : KV_BLOCK;
+    f->piece = (struct cache_piece){
+        .n_block = f->n_done,
+        .count = count,
+        .ids = f->ids.v + at,
+        .has_file = count < KV_BLOCK || f->n_done < f->n_path,
+    };
+    return f->n_done < n_blocks || (count < KV_BLOCK && f->n_done == n_blocks);
+}
+
+static void check_block(struct verifier *f, bool is_batch_idle)
+{
     struct err e;
-    const int n = c->n_checked;
-    if (cache_probe_open(f->lease, n, &probe, &e)) {
-        let_go(f); /* turns have all the rest; again when they gave some back */
+    struct cache_proof *proof = NULL;
+    if (!find_piece(f)) {
+        end_chain(f);
+        return;
+    }
+    if (cache_proof_open(f->lease, &f->piece, &proof, &e)) {
+        if (is_batch_idle && !cache_is_busy(f->cache))
+            end_chain(f); /* there will never be room: it counts as missing */
+        else
+            let_go(f); /* turns have all the rest; again when they gave some back */
         return;
     }
     struct engine_part part = {
-        .seq = &probe,
-        .ids = c->ids.v + (size_t)n * KV_BLOCK,
-        .n_ids = KV_BLOCK,
-    };
+        .seq = cache_proof_seq(proof), .ids = f->piece.ids, .n_ids = f->piece.count};
     const int rc = engine_pass(f->engine, &part, 1, &f->d->pass_abort, &e);
-    const bool is_same = cache_probe_close(f->lease, &probe);
-    if (rc == ERR_CANCELED)
-        return;
     if (rc) {
-        log_error("verify: a pass failed: %s", e.text);
-        struct http_error error;
-        http_error_set(&error, 500, "engine_error", NULL, "the engine failed: %s", e.text);
-        struct verify *v = take_first(f);
-        reply_error(f->d, v->conn, &error, false);
-        verify_free(v);
+        cache_proof_close(proof, NULL);
+        if (rc != ERR_CANCELED)
+            fail(f, &e);
         return;
     }
-    c->n_checked++;
-    *(n < f->n_path ? &c->n_ram : &c->n_disk) += 1;
-    atomic_fetch_add(&f->d->n.verify_blocks, 1);
-    if (!is_same)
-        quarantine(f, c, n);
+    f->proof = proof;
+    if (!cache_proof_is_reading(proof))
+        judge(f);
+}
+
+/* ---- a step ---- */
+
+static void go_on(struct verifier *f, bool is_batch_idle)
+{
+    if (is_canceled(f->first)) {
+        verify_free(take_first(f));
+    } else if (f->at >= f->first->n) {
+        struct verify *v = take_first(f);
+        reply(f->d, v);
+        verify_free(v);
+    } else if (!f->trace) {
+        open_trace(f);
+    } else if (!f->has_chain) {
+        next_chain(f);
+    } else if (f->proof) {
+        judge(f);
+    } else if (!f->lease) {
+        open_chain(f);
+    } else {
+        check_block(f, is_batch_idle);
+    }
 }
 
 void verifier_step(struct verifier *f, bool is_batch_idle)
@@ -262,27 +394,7 @@ void verifier_step(struct verifier *f, bool is_batch_idle)
     const int64_t t0 = clock_us();
     if (!verifier_is_ready(f) || (!is_batch_idle && (t0 < f->rest_until_us || !is_roomy(f))))
         return;
-    if (is_batch_idle)
-        atomic_store(&f->d->pass_abort, 0); /* before the flag is read: worker.h */
-    if (is_canceled(f->first)) {
-        verify_free(take_first(f));
-        return;
-    }
-    struct verify_chain *c = f->at < f->first->n ? &f->first->chains[f->at] : NULL;
-    if (!c) { /* there is no conversation at all */
-        end_chain(f);
-        return;
-    }
-    if (!f->lease) {
-        if (!open_chain(f, c))
-            verify_refuse(f->d, take_first(f), "out_of_memory", "no memory to verify with");
-        return;
-    }
-    c->n_cached = cache_lease_n_blocks(f->lease);
-    if (c->n_checked >= c->n_cached)
-        end_chain(f);
-    else
-        check_block(f, c);
+    go_on(f, is_batch_idle);
     const int64_t now = clock_us();
     f->rest_until_us = now + (int64_t)((double)(now - t0) * (1 - VERIFY_SHARE) / VERIFY_SHARE);
 }

@@ -1,12 +1,16 @@
 /*
- * Verifying what is cached: each whole block of a conversation is computed again from its
- * predecessors as found, and its bytes are compared (cache.h, "Proof").
+ * Verifying what is cached: each block that is recorded for a conversation is computed again from
+ * its predecessors as found, and its bytes are compared, in RAM and on disk (cache.h, "Proof").
  *
- *   history: the conversation as ids ──MAIL_VERIFY──► worker: a block a step ──► the reply
+ *     history: the names of its blocks ──MAIL_VERIFY──► worker: a block a step ──► the reply
+ *
+ * The names come from the history's account (block_use): all branches, whatever they were read
+ * with. Which token ids they hold the blocks say themselves (cache.h, "Which chains").
  *
  * A step is one pass of 32 rows, between two steps of the batch; while turns run, at most
- * VERIFY_SHARE of the time is spent so. A turn that needs the blocks which the verification holds
- * gets them: the verification lets go, and goes on later from where it was.
+ * VERIFY_SHARE of the time is spent so, and a turn that comes while none runs interrupts the pass.
+ * A turn that needs the blocks which the verification holds gets them: the verification lets go,
+ * and goes on later from where it was.
  */
 #ifndef HEARTH_DAEMON_VERIFY_H
 #define HEARTH_DAEMON_VERIFY_H
@@ -18,15 +22,21 @@
 #include "daemon/request.h"
 #include "memory/memory.h"
 
-/* A conversation as the model reads it, and what became of it. */
-struct verify_chain {
+/* A conversation's blocks, and what became of them. */
+struct verify_one {
     char id[MEMORY_ID_BYTES];
     uint64_t who;
-    struct ids ids;
-    int n_checked;        /* blocks, from the first on */
-    int n_ram, n_disk;    /* blocks found there */
-    int n_cached;         /* blocks that were found when it ended */
-    int n_gone;           /* blocks in quarantine; 0: all are what they should be */
+    uint8_t *blocks; /* owned, [n_blocks * HASH_BYTES] */
+    size_t n_blocks;
+    int64_t n_checked, n_positions; /* blocks, tails among them, and what they hold */
+    int64_t n_ram, n_disk;          /* blocks that were compared there; a block may be in both */
+    int64_t n_missing;              /* recorded, and cached no more */
+};
+struct verify_difference {
+    size_t one; /* its conversation */
+    int n_block;
+    bool is_file_only; /* RAM had the right bytes */
+    int64_t n_gone;    /* blocks in quarantine */
 };
 
 /* Made by the history thread; the worker's from MAIL_VERIFY on, which ends it. */
@@ -35,9 +45,11 @@ struct verify {
     uint64_t conn;
     struct cancel *cancel; /* one reference */
     char *owner;
-    struct verify_chain *chains; /* [n] */
+    struct verify_one *v; /* [n] */
     size_t n;
     bool has_more; /* conversations beyond these */
+    struct verify_difference *differences; /* [n_differences] */
+    size_t n_differences;
     int64_t t_begun;
 };
 /* NULL: no memory. */
@@ -53,9 +65,15 @@ struct verifier {
     struct cache *cache;
     struct verify *first; /* the one that runs; the others behind it through mail.next */
     int n;
-    size_t at; /* its chain */
-    struct cache_lease *lease; /* on this chain, or NULL */
-    int n_path; /* blocks of the lease before anything was restored */
+    size_t at;                 /* its conversation */
+    struct cache_trace *trace; /* of that; NULL: not yet */
+    struct ids ids;            /* the chain that is read, whole blocks and perhaps a tail */
+    int n_done;                /* its blocks that are behind us */
+    bool has_chain;
+    struct cache_lease *lease; /* on the chain, or NULL */
+    int n_path;                /* blocks of the lease before anything was restored */
+    struct cache_piece piece;
+    struct cache_proof *proof; /* of the piece, which has been computed; its file may be on its way */
     int64_t rest_until_us;
 };
 /* Engine and cache are borrowed. */
@@ -67,7 +85,7 @@ void verifier_add(struct verifier *f, struct verify *v);
 bool verifier_is_ready(const struct verifier *f);
 /* Before a step of the batch: lets go of its blocks when turns may need them. */
 void verifier_yield(struct verifier *f, bool is_batch_idle);
-/* At most one pass. */
+/* At most one pass. d->pass_abort was cleared before the mail was taken. */
 void verifier_step(struct verifier *f, bool is_batch_idle);
 /* Ends all with a 503: the daemon stops. */
 void verifier_stop(struct verifier *f);

@@ -17,6 +17,7 @@
 #include "daemon/limits.h"
 #include "daemon/request.h"
 #include "daemon/verify.h"
+#include "daemon/verify_idle.h"
 
 /* One daemon a process, so one of these. */
 static struct {
@@ -32,6 +33,7 @@ struct work {
     struct cache *cache;
     struct batch batch;
     struct verifier verifier;
+    struct idle_verifier idle_verifier;
     bool is_stopping;
 };
 
@@ -161,6 +163,7 @@ static bool load_and_tell(struct work *w)
     }
     batch_init(&w->batch, d, w->engine, w->cache);
     verifier_init(&w->verifier, d, w->engine, w->cache);
+    idle_verifier_init(&w->idle_verifier, d, w->engine, w->cache);
     atomic_store(&d->load_permille, 1000);
     atomic_store(&d->engine, w->engine);
     atomic_compare_exchange_strong(&d->state, &expected, DAEMON_READY);
@@ -259,17 +262,51 @@ static void tend_cache(struct work *w)
     atomic_store(&n->disk_paused, s.is_disk_paused);
 }
 
+/* The sooner of two timeouts, -1 being none. */
+static int sooner(int a, int b)
+{
+    return a < 0 || (b >= 0 && b < a) ? b : a;
+}
+
+/* Waits until there is something to do: mail, or what is due. */
+static void rest(struct work *w, bool is_loaded)
+{
+    struct daemon *d = w->d;
+    int due_ms = -1;
+    if (is_loaded) {
+        idle_verifier_note(&w->idle_verifier, batch_is_idle(&w->batch));
+        due_ms = sooner(cache_due_ms(w->cache), idle_verifier_due_ms(&w->idle_verifier));
+    }
+    const bool is_batch_waiting = !is_loaded || batch_is_idle(&w->batch) || w->batch.is_stalled;
+    const bool is_proving = is_loaded && verifier_is_ready(&w->verifier);
+    if (is_batch_waiting && !is_proving && due_ms != 0) {
+        atomic_store(&d->n.worker_parked, 1);
+        mailbox_wait(&d->worker, due_ms);
+        atomic_store(&d->n.worker_parked, 0);
+    }
+}
+
+/* When no turn runs, blocks are verified. From before the mail is taken a turn that comes
+ * interrupts that. */
+static void verify(struct work *w, bool is_told)
+{
+    const bool is_idle = batch_is_idle(&w->batch);
+    if (is_idle && !is_told)
+        return; /* the batch has become idle just now */
+    verifier_step(&w->verifier, is_idle);
+    if (is_idle && !verifier_is_ready(&w->verifier))
+        idle_verifier_step(&w->idle_verifier);
+}
+
 static void serve(struct work *w, bool is_loaded)
 {
     struct daemon *d = w->d;
     while (!w->is_stopping) {
-        const bool is_batch_waiting =
-            !is_loaded || batch_is_idle(&w->batch) || w->batch.is_stalled;
-        if (is_batch_waiting && !(is_loaded && verifier_is_ready(&w->verifier))) {
-            atomic_store(&d->n.worker_parked, 1);
-            mailbox_wait(&d->worker, is_loaded ? cache_due_ms(w->cache) : -1);
-            atomic_store(&d->n.worker_parked, 0);
-        }
+        rest(w, is_loaded);
+        const bool is_told = is_loaded && batch_is_idle(&w->batch);
+        atomic_store(&d->is_proving, is_told);
+        if (is_told)
+            atomic_store(&d->pass_abort, 0); /* before mail and flags are read: worker.h */
         take_mail(w, is_loaded);
         atomic_fetch_add(&d->n.worker_ticks, 1);
         if (is_loaded)
@@ -277,7 +314,8 @@ static void serve(struct work *w, bool is_loaded)
         if (is_loaded && !w->is_stopping && !batch_is_idle(&w->batch))
             batch_step(&w->batch);
         if (is_loaded && !w->is_stopping)
-            verifier_step(&w->verifier, batch_is_idle(&w->batch));
+            verify(w, is_told);
+        atomic_store(&d->is_proving, 0);
         if (is_loaded)
             tend_cache(w);
     }
@@ -286,6 +324,7 @@ static void serve(struct work *w, bool is_loaded)
     if (is_loaded) {
         batch_stop(&w->batch);
         verifier_stop(&w->verifier);
+        idle_verifier_stop(&w->idle_verifier);
         cache_disk_close(w->cache, LIMIT_DISK_STOP_MS);
     }
 }

@@ -197,6 +197,8 @@ static int delete_found(struct memory *m, const char *owner, const char *id,
         return err_set(e, ERR_NOTFOUND, "no conversation '%s'", nothing_named(id));
     if (rc == 1)
         rc = blocks_only_of(m, row, ret, e);
+    if (rc == 0)
+        rc = index_remove_conversation(m, row, e);
     if (rc < 0)
         return rc;
     s = db_stmt(m->db, "DELETE FROM conversation WHERE row = ?1", e);

@@ -14,13 +14,14 @@
 #include <assert.h>
 #include <errno.h>
 #include <sqlite3.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/sys.h"
 #include "base/thread.h"
 
-#define STMTS_MAX 96
+#define STMTS_MAX 192
 #define WAL_MAX_BYTES "67108864"
 
 struct stmt {
@@ -184,6 +185,28 @@ int db_exec(struct db *db, const char *sql, struct err *e)
     errno = 0;
     int code = sqlite3_exec(db->handle, sql, NULL, NULL, NULL);
     return code == SQLITE_OK ? 0 : failed(db, code, e);
+}
+
+int db_drop_shadows(struct db *db, const char *name, struct err *e)
+{
+    static const char *const suffixes[] = {"data", "idx", "content", "docsize", "config"};
+    char sql[256];
+    int rc = 0;
+    /* Defensive mode keeps everybody's hands off these tables. */
+    sqlite3_db_config(db->handle, SQLITE_DBCONFIG_DEFENSIVE, 0, NULL);
+    for (int i = 0; i < 5 && rc == 0; i++) {
+        snprintf(sql, sizeof(sql), "DROP TABLE IF EXISTS %s_%s", name, suffixes[i]);
+        rc = db_exec(db, sql, e);
+    }
+    /* It is opened once more to be dropped, and for that its format must be told. */
+    snprintf(sql, sizeof(sql),
+             "CREATE TABLE %s_config (k PRIMARY KEY, v) WITHOUT ROWID;"
+             "INSERT INTO %s_config VALUES ('version', 4)",
+             name, name);
+    if (rc == 0)
+        rc = db_exec(db, sql, e);
+    sqlite3_db_config(db->handle, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    return rc;
 }
 
 int db_get_int(struct db *db, const char *sql, int64_t *ret, struct err *e)

@@ -53,6 +53,10 @@ int db_check(struct db *db, struct err *e) MUST_USE;
 void db_close(struct db *db);
 const char *db_path(const struct db *db);
 
+/* Drops the tables behind an FTS5 table that SQLite itself can't drop any more, so that DROP TABLE
+ * works. Within a transaction. `name`: letters and underscores. */
+int db_drop_shadows(struct db *db, const char *name, struct err *e) MUST_USE;
+
 /* Statements without parameters or rows. Several may be joined by ';'. */
 int db_exec(struct db *db, const char *sql, struct err *e) MUST_USE;
 /* The first column of the first row of a statement without parameters; ERR_NOTFOUND without

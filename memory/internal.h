@@ -3,6 +3,7 @@
 #define HEARTH_MEMORY_INTERNAL_H
 
 #include "memory/db.h"
+#include "memory/index.h"
 #include "memory/memory.h"
 
 /* History thread. */
@@ -10,6 +11,7 @@ struct memory {
     struct db *db;
     bool has_remains; /* deleted text may still be in the -wal: a reader was in the way of the
                        * checkpoint */
+    struct index index;
 };
 
 /* messages.c: deletes one row within the caller's transaction; its children get its parent. */

@@ -91,13 +91,19 @@ int memory_conversation_by_row(struct memory *m, int64_t row, struct memory_conv
 /* NULL leaves a field as it is. */
 int memory_conversation_set(struct memory *m, int64_t row, const char *title, const char *metadata,
                             struct err *e) MUST_USE;
-/* What a removal took along. blocks: the cache's ids that no conversation uses any more, sorted;
- * [n_blocks * HASH_BYTES], the caller frees them. */
+/*
+ * What a removal took along. blocks: the cache's ids that no conversation uses any more, sorted;
+ * [n_blocks * HASH_BYTES]. unpinned: those that no conversation pins any more. The caller frees
+ * both. The blocks are in a journal too, until memory_gone_done(batch): a daemon that is killed
+ * before they have left the cache finds them with memory_gone_read.
+ */
 struct memory_removed {
     int64_t n_messages;
-    uint8_t *blocks;
-    size_t n_blocks;
+    uint8_t *blocks, *unpinned;
+    size_t n_blocks, n_unpinned;
+    int64_t batch;
 };
+void memory_removed_done(struct memory_removed *r);
 /* Rows, full-text segments when they exist, WAL remains (secure_delete, checkpoint TRUNCATE).
  * ret: what went; NULL is fine. */
 int memory_conversation_remove(struct memory *m, const char *owner, const char *id,
@@ -141,9 +147,10 @@ int memory_message_find(struct memory *m, const char *owner, const char *id,
                         struct memory_message *ret, struct arena *a, struct err *e) MUST_USE;
 int memory_message_by_row(struct memory *m, int64_t row, struct memory_message *ret,
                           struct arena *a, struct err *e) MUST_USE;
-/* Removes one message; its children get its parent. */
+/* Removes one message; its children get its parent. The blocks that end in it or in what followed
+ * it go, as no turn will read these words after one another again. ret: NULL is fine. */
 int memory_message_remove(struct memory *m, const char *owner, const char *id,
-                          struct err *e) MUST_USE;
+                          struct memory_removed *ret, struct err *e) MUST_USE;
 /* The path from the root to `tip`, in order. ERR_LIMIT beyond max messages. */
 struct memory_messages {
     struct memory_message *v; /* [n], in the arena */
@@ -152,6 +159,10 @@ struct memory_messages {
 };
 int memory_path(struct memory *m, int64_t tip, size_t max, struct memory_messages *ret,
                 struct arena *a, struct err *e) MUST_USE;
+/* The rows of the path to `tip`, ascending; *ret NULL when its conversation has no branches, so that
+ * every message that stands above the tip is on the path. */
+int memory_path_rows(struct memory *m, int64_t tip, const int64_t **ret, size_t *ret_n,
+                     struct arena *a, struct err *e) MUST_USE;
 /* A page of the current path's messages (root … conversation's tip), as items. */
 int memory_message_list(struct memory *m, int64_t conversation, const struct memory_page *page,
                         struct memory_messages *ret, struct arena *a, struct err *e) MUST_USE;
@@ -200,6 +211,8 @@ struct memory_answer {
     const char *owner;
     /* The cache's blocks that hold the conversation up to here: ids, [n_blocks * HASH_BYTES]. */
     const uint8_t *blocks;
+    const int64_t *block_messages; /* [n_blocks] the rows of the messages that they end in, 0: none;
+                                    * NULL: not known */
     size_t n_blocks;
     /* What this turn read, 8 bytes a message that mean something to the caller; NULL leaves what
      * the turn before left. Kept with `turn` only. */
@@ -298,6 +311,42 @@ int memory_response_remove(struct memory *m, const char *owner, const char *id,
  */
 int memory_blocks_unused(struct memory *m, uint8_t *ids, size_t n, size_t *ret_n,
                          struct err *e) MUST_USE;
+/* A conversation's blocks, those it only pins too; is_only: which no other uses or pins.
+ * *ret[*ret_n * HASH_BYTES], the caller frees it; NULL when there are none. */
+int memory_blocks_of(struct memory *m, int64_t conversation, bool is_only, uint8_t **ret,
+                     size_t *ret_n, struct err *e) MUST_USE;
+
+/* The journal of removals. */
+/* Of these blocks, those that no conversation uses or pins are written to the journal and given:
+ * a turn's whose conversation was deleted meanwhile. */
+int memory_blocks_gone(struct memory *m, const uint8_t *ids, size_t n, struct memory_removed *ret,
+                       struct err *e) MUST_USE;
+/* What is in it, as one batch; what is in use again has left it. */
+int memory_gone_read(struct memory *m, struct memory_removed *ret, struct err *e) MUST_USE;
+/* The cache has a batch's blocks no more. */
+int memory_gone_done(struct memory *m, int64_t batch, struct err *e) MUST_USE;
+
+/* Pins: blocks that the cache may not give up for a conversation's sake. */
+struct memory_pin {
+    const uint8_t *blocks; /* [n * HASH_BYTES], in the order of the chain */
+    size_t n;
+    const uint8_t *model; /* [HASH_BYTES] */
+};
+/* Instead of those it had. ret->unpinned: those that only this conversation had pinned. Durable. */
+int memory_pin_set(struct memory *m, int64_t conversation, const struct memory_pin *pin,
+                   struct memory_removed *ret, struct err *e) MUST_USE;
+/* How many it has, under any model. */
+int memory_pin_count(struct memory *m, int64_t conversation, int64_t *ret, struct err *e) MUST_USE;
+/* All pins, [*ret_n], chain by chain; the caller frees them. */
+struct memory_pinned {
+    uint8_t model[HASH_BYTES], block[HASH_BYTES];
+};
+int memory_pins(struct memory *m, struct memory_pinned **ret, size_t *ret_n,
+                struct err *e) MUST_USE;
+
+/* All that a conversation (a row) uses; the caller frees *ret[*ret_n * HASH_BYTES]. ERR_NOMEM. */
+int memory_blocks_list(struct memory *m, int64_t conversation, uint8_t **ret, size_t *ret_n,
+                       struct err *e) MUST_USE;
 
 /*
  * Replies of stateless chats: hash chain over (role, text) up to and with an assistant message →

@@ -111,6 +111,21 @@ static int message_insert(struct memory *m, const struct memory_new_message *msg
     return 0;
 }
 
+/* All in one go: each savepoint costs a segment. */
+static int index_messages(struct memory *m, const struct memory_message *msgs, size_t n,
+                          struct arena *a, struct err *e)
+{
+    struct index_message *v = arena_array(a, n, sizeof(*v));
+    size_t n_whole = 0;
+    if (!v)
+        return memory_out(e);
+    for (size_t i = 0; i < n; i++)
+        if (msgs[i].status != MEMORY_GENERATING)
+            v[n_whole++] = (struct index_message){
+                .row = msgs[i].row, .text = msgs[i].text, .n_text = msgs[i].n_text};
+    return n_whole > 0 ? index_add(m, v, n_whole, e) : 0;
+}
+
 static int insert_all(struct memory *m, const struct memory_new_message *msgs, size_t n,
                       struct memory_message *ret, struct arena *a, struct err *e)
 {
@@ -124,7 +139,7 @@ static int insert_all(struct memory *m, const struct memory_new_message *msgs, s
         }
         rc = message_insert(m, &msg, &ret[i], a, e);
     }
-    return rc;
+    return rc < 0 ? rc : index_messages(m, ret, n, a, e);
 }
 
 int memory_message_add_all(struct memory *m, const struct memory_new_message *msgs, size_t n,
@@ -176,13 +191,16 @@ int memory_message_find(struct memory *m, const char *owner, const char *id,
 
 int message_delete(struct memory *m, int64_t row, struct err *e)
 {
+    int rc = index_remove(m, row, e);
+    if (rc < 0)
+        return rc;
     struct stmt *s = db_stmt(m->db,
                              "UPDATE message SET parent ="
                              " (SELECT p.parent FROM message p WHERE p.row = ?1)"
                              " WHERE parent = ?1 AND parent > 0",
                              e);
     stmt_int(s, 1, row);
-    int rc = stmt_run(s, e);
+    rc = stmt_run(s, e);
     if (rc < 0)
         return rc;
     s = db_stmt(m->db, "DELETE FROM message WHERE row = ?1", e);

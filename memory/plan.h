@@ -145,20 +145,22 @@ int plan_typical(const int *turns, size_t n, int *ret, struct arena *a, struct e
 size_t plan_select(const int *tokens, size_t n, int budget, int *ret_tokens);
 
 /*
- * What a message is worth keeping verbatim, 0 … 100, from its text alone (English and Chinese).
- * Told in memory/plan_value.c; in short:
+ * What a message is worth keeping verbatim, 0 … 90, from its text alone (English and Chinese); how
+ * is told in memory/plan_value.c. In short:
  *
  *      5  greetings, thanks, goodbyes, "ok", laughter, emoji and nothing else
- *     15  the same with a name or a filler around it; no word at all
- *     20  very short answers without a number or name
+ *     15  the same with a word or two
+ *     20  very short, with no sign of a fact
  *     10  bulky: a tool's output, log or table of at least PLAN_BULKY_TOKENS, PLAN_FAR turns back
- *     35  the same with a code block (a question's or an answer's)
- *     50  anything else; up to 90 with numbers, names, dates, "remember", "allergic", "never" …
+ *     35  the same, mostly a code block
+ *     50  anything else; 8 more for each kind of sign: numbers, names, addresses and identifiers,
+ *         dates, wishes and negations
  */
 #define PLAN_BULKY_TOKENS 200
 #define PLAN_FAR 3
 struct plan_text {
     enum plan_kind kind;
+    bool is_reply;    /* the message before it ends with a question mark */
     const char *text; /* [n_text], UTF-8; may hold NULs */
     size_t n_text;
     int tokens;

@@ -154,6 +154,8 @@ static int remove_hidden(struct memory *m, int64_t row, struct memory_removed *r
     if (rc != 0)
         return rc < 0 ? rc : 0;
     rc = blocks_only_of(m, row, ret, e);
+    if (rc == 0)
+        rc = index_remove_conversation(m, row, e);
     if (rc < 0)
         return rc;
     s = db_stmt(m->db, "DELETE FROM conversation WHERE row = ?1 AND is_hidden = 1", e);

@@ -13,6 +13,8 @@
  *      owner_savings, owner_miss                       the same for all of an owner's turns, for good
  *      reply_owner ◄─ reply                            stateless chats: chain hash → generated ids
  *
+ *      message_fts, search_state                       full text: one row a message (memory/index.c)
+ *
  *      arrows are cascading keys: a deleted conversation takes all of it along
  *
  * A conversation's messages form a tree:
@@ -49,6 +51,12 @@
     " count(*), sum(t.prompt_tokens), sum(t.completion_tokens), sum(t.cached_ram),"                \
     " sum(t.cached_disk), sum(t.cached_shared), sum(t.computed_tokens), sum(t.restore_us),"        \
     " sum(t.prefill_us), sum(t.saved_us)"
+
+/* The full-text index (memory/index.c), as step 4 and each rebuilding make it. Columns of one row
+ * are filled by words of letters, digits and U+E000: the categories that are no separators. */
+#define SCHEMA_SEARCH                                                                              \
+    "CREATE VIRTUAL TABLE message_fts USING fts5 (scope, terms,"                                   \
+    " tokenize = \"unicode61 remove_diacritics 0 categories 'L* N* Co Mn Mc'\");"
 
 /* Step i leads from user_version i to i + 1, in one transaction. A step is never edited once
  * released; append. */
@@ -172,6 +180,14 @@ static const char *const schema_steps[] = {
     "INSERT INTO owner_miss SELECT c.owner, t.miss_reason, count(*)"
     "  FROM turn t JOIN message m ON m.row = t.answer JOIN conversation c"
     "  ON c.row = m.conversation WHERE t.miss_reason IS NOT NULL GROUP BY 1, 2;",
+
+    /* 4 */
+    "CREATE TABLE search_state ("
+    "  row INTEGER PRIMARY KEY CHECK (row = 1),"
+    "  segmenter INTEGER NOT NULL," /* which SEGMENT_VERSION filled message_fts; 0: none yet */
+    "  fill INTEGER NOT NULL"       /* messages up to this row aren't in it yet */
+    ") STRICT;"
+    "INSERT INTO search_state SELECT 1, 1, ifnull(max(row), 0) FROM message;" SCHEMA_SEARCH,
 };
 
 #define SCHEMA_VERSION ((int)(sizeof(schema_steps) / sizeof(schema_steps[0])))

@@ -14,10 +14,27 @@
 #include "memory/internal.h"
 #include "memory/migrate.h"
 #include "memory/schema.h"
+#include "memory/search.h"
 
 int memory_out(struct err *e)
 {
     return err_set(e, ERR_NOMEM, "history: out of memory");
+}
+
+/* What they had written so far is found from now on. */
+static int index_unfinished(struct memory *m, struct err *e)
+{
+    int rc;
+    struct stmt *s = db_stmt(m->db, "SELECT row, text FROM message WHERE status = 1", e);
+    while ((rc = stmt_step(s, e)) == 1) {
+        struct index_message msg = {.row = column_int(s, 0)};
+        msg.text = column_text(s, 1, &msg.n_text);
+        rc = index_add(m, &msg, 1, e);
+        if (rc < 0)
+            break;
+    }
+    stmt_end(s);
+    return rc;
 }
 
 /* Whoever was answering when the daemon died isn't any more. */
@@ -30,6 +47,9 @@ static int mark_interrupted(struct memory *m, struct err *e)
     rc = db_begin(m->db, DB_FULL, e);
     if (rc < 0)
         return rc;
+    rc = index_unfinished(m, e);
+    if (rc < 0)
+        return db_end(m->db, rc, e);
     struct stmt *s =
         db_stmt(m->db, "UPDATE message SET status = ?1, finish = 'error' WHERE status = 1", e);
     stmt_int(s, 1, MEMORY_INTERRUPTED);
@@ -45,6 +65,8 @@ int memory_open(const char *path, struct memory **ret, struct err *e)
     *m = (struct memory){.db = NULL};
     int rc = migrate_open(path, &plan, &m->db, e);
     if (rc == 0)
+        rc = index_open(m, e);
+    if (rc == 0)
         rc = mark_interrupted(m, e);
     if (rc < 0)
         memory_close(m);
@@ -57,6 +79,7 @@ void memory_close(struct memory *m)
 {
     if (!m)
         return;
+    index_close(m);
     db_close(m->db);
     free(m);
 }
@@ -64,16 +87,23 @@ void memory_close(struct memory *m)
 void store_wipe(struct memory *m)
 {
     struct err ignored;
-    m->has_remains = db_checkpoint(m->db, true, &ignored) < 0;
+    index_tidy(m);
+    m->has_remains = db_checkpoint(m->db, true, &ignored) < 0 || m->index.has_removed;
 }
 
 void memory_idle(struct memory *m)
 {
     struct err ignored;
-    if (m->has_remains)
+    if (m->has_remains || m->index.has_removed)
         store_wipe(m);
-    else
+    index_work(m);
+    if (!memory_has_work(m))
         (void)!db_checkpoint(m->db, false, &ignored);
+}
+
+bool memory_has_work(const struct memory *m)
+{
+    return (m->index.is_damaged || m->index.fill > 0) && !m->index.is_resting;
 }
 
 bool memory_has_remains(const struct memory *m)

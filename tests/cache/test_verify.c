@@ -9,18 +9,40 @@
 
 static const uint64_t other_salt = 12345; /* another model's bytes */
 
-/* Computes block n of the lease again. */
-static bool probe(struct cache_lease *l, const int32_t *ids, int n, uint64_t salt)
+static struct cache_piece piece_of(const int32_t *ids, int n_ids, int n_block)
 {
-    struct kv_seq s;
-    struct err e;
-    assert_int_equal(cache_probe_open(l, n, &s, &e), 0);
-    assert_int_equal(s.n_tokens, n * KV_BLOCK);
-    fake_compute(&s, salt, ids, KV_BLOCK);
-    return cache_probe_close(l, &s);
+    const int left = n_ids - n_block * KV_BLOCK;
+    return (struct cache_piece){.n_block = n_block,
+                                .count = left < KV_BLOCK ? left : KV_BLOCK,
+                                .ids = ids + n_block * KV_BLOCK,
+                                .has_file = true};
 }
 
-static void a_probe_tells_right_bytes_from_wrong_ones(void **state)
+/* Computes block n of ids[0, n_ids), in the lease, again. */
+static struct cache_verdicts prove(struct tier *t, struct cache_lease *l, const int32_t *ids,
+                                   int n_ids, int n, uint64_t salt)
+{
+    const struct cache_piece piece = piece_of(ids, n_ids, n);
+    struct cache_proof *p = NULL;
+    struct cache_verdicts ret;
+    struct err e;
+    assert_int_equal(cache_proof_open(l, &piece, &p, &e), 0);
+    assert_int_equal(cache_proof_seq(p)->n_tokens, n * KV_BLOCK);
+    fake_compute(cache_proof_seq(p), salt, ids, piece.count);
+    while (cache_proof_is_reading(p)) {
+        tier_mail(t);
+    }
+    cache_proof_close(p, &ret);
+    return ret;
+}
+
+static void quarantine(struct cache_lease *l, const int32_t *ids, int n_block, size_t n_expected)
+{
+    const struct cache_piece piece = piece_of(ids, N_IDS, n_block);
+    assert_int_equal(cache_quarantine(l, &piece), n_expected);
+}
+
+static void a_proof_tells_right_bytes_from_wrong_ones(void **state)
 {
     (void)state;
     struct tier t;
@@ -31,28 +53,34 @@ static void a_probe_tells_right_bytes_from_wrong_ones(void **state)
     struct cache_lease *l = tier_begin(&t, "a", 1, ids, N_IDS - 8);
     assert_int_equal(cache_lease_n_blocks(l), 5);
     for (int n = 0; n < 5; n++) {
-        assert_true(probe(l, ids, n, fake_salt("a")));
-        assert_false(probe(l, ids, n, other_salt));
+        assert_int_equal(prove(&t, l, ids, N_IDS, n, fake_salt("a")).ram, CACHE_SAME);
+        assert_int_equal(prove(&t, l, ids, N_IDS, n, other_salt).ram, CACHE_DIFFERENT);
     }
     cache_lease_close(l, NULL, false);
     fake_check(t.cache);
     tier_done(&t);
 }
 
-static void an_unfilled_probe_is_no_proof(void **state)
+static void a_proof_can_be_given_up(void **state)
 {
     (void)state;
     struct tier t;
-    struct kv_seq s;
+    struct cache_proof *p = NULL;
     struct err e;
     int32_t ids[N_IDS];
     tier_init(&t, 64);
     tier_ids(ids, N_IDS, 0);
     tier_turn(&t, "a", 1, ids, N_IDS);
+    tier_settle(&t);
     struct cache_lease *l = tier_begin(&t, "a", 1, ids, N_IDS);
-    assert_int_equal(cache_probe_open(l, 1, &s, &e), 0);
-    assert_false(cache_probe_close(l, &s)); /* its pass was canceled */
+    const struct cache_piece piece = piece_of(ids, N_IDS, 1);
+    assert_int_equal(cache_proof_open(l, &piece, &p, &e), 0);
+    assert_true(cache_proof_is_reading(p));
+    cache_proof_close(p, NULL); /* its pass was canceled, its file is on the way */
+    cache_proof_close(NULL, NULL);
     cache_lease_close(l, NULL, false);
+    tier_settle(&t);
+    fake_check(t.cache);
     tier_done(&t);
 }
 
@@ -71,7 +99,7 @@ static void quarantine_takes_all_that_follows_and_its_files(void **state)
     tier_turn(&t, "a", 2, branch, N_IDS);
     tier_settle(&t);
     struct cache_lease *l = tier_begin(&t, "a", 1, ids, N_IDS);
-    assert_int_equal(cache_quarantine(l, 2, ids, N_IDS), 2 + 2 + 2 + 2); /* and two tails */
+    quarantine(l, ids, 2, 2 + 2 + 2 + 2); /* and two tails */
     assert_int_equal(cache_peek(t.cache, &root, ids, N_IDS), 64);
     fake_check(t.cache);
     cache_lease_close(l, NULL, false);
@@ -100,7 +128,7 @@ static void a_running_turn_keeps_its_blocks_and_spreads_nothing(void **state)
     struct cache_lease *running = NULL, *sound = NULL, *l = NULL;
     assert_int_equal(fake_turn(t.cache, "a", 1, ids, 130, &running), 100);
     l = tier_begin(&t, "a", 1, ids, 100);
-    assert_int_equal(cache_quarantine(l, 1, ids, N_IDS), 3);
+    quarantine(l, ids, 1, 3);
     cache_lease_close(l, NULL, false);
     fake_check(t.cache);
     fake_verify(cache_lease_seq(running), fake_salt("a"), ids);
@@ -148,8 +176,8 @@ int main(void)
     log_init(LOG_LEVEL_ERROR);
     thread_set_role(THREAD_WORKER);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_probe_tells_right_bytes_from_wrong_ones),
-        cmocka_unit_test(an_unfilled_probe_is_no_proof),
+        cmocka_unit_test(a_proof_tells_right_bytes_from_wrong_ones),
+        cmocka_unit_test(a_proof_can_be_given_up),
         cmocka_unit_test(quarantine_takes_all_that_follows_and_its_files),
         cmocka_unit_test(a_running_turn_keeps_its_blocks_and_spreads_nothing),
         cmocka_unit_test(restorable_counts_what_the_disk_has_behind_the_path),

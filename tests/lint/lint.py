@@ -49,7 +49,7 @@ PUBLIC = {
                'engine/stop.h'},
     'cache': {'cache/cache.h'},
     'memory': {'memory/memory.h', 'memory/plan.h', 'memory/window.h', 'memory/said.h',
-               'memory/extract.h', 'memory/facts.h'},
+               'memory/extract.h', 'memory/facts.h', 'memory/search.h'},
 }
 # Header (or folder) → the files that may include it. Tests may include what their fixtures need.
 THIRD_PARTY = {
@@ -59,6 +59,7 @@ THIRD_PARTY = {
     'pcre2.h': {'engine/tok_split.c'},
     'xxhash.h': {'cache/record.c'},
     'sqlite3.h': {'memory/db.c'},
+    'libstemmer.h': {'memory/segment.c'},
     'event2/': {'daemon/loop.c', 'daemon/conn.c'},
     'http_parser.h': {'daemon/http.c'},
     'ini.h': {'daemon/config.c'},

@@ -1,0 +1,139 @@
+/*
+ * Pinned blocks, and accounts of what the cache has. See cache.h.
+ *
+ *     pins      the ids, a set; whose they are, somebody else knows
+ *     tree      a pinned node isn't a victim, nor is what it hangs from
+ *     disk      a pinned file isn't trimmed
+ *
+ * A block needs not be there to be pinned: it is protected when it appears.
+ */
+#include <assert.h>
+
+#include "base/thread.h"
+#include "cache/inside.h"
+#include "cache/record.h"
+
+/* At most one block of so many of a tier's budget may be pinned: what turns need comes from the
+ * others. */
+#define PIN_SHARE 2
+
+struct ceiling {
+    size_t n_max;
+    const char *of;
+    uint64_t bytes; /* of the tier's budget */
+};
+
+static struct ceiling pin_ceiling(const struct cache *c)
+{
+    const size_t block_bytes = kv_pool_shape(c->pool)->block_bytes;
+    const size_t n_blocks = kv_pool_n_blocks(c->pool);
+    const size_t spare = n_blocks > c->n_turn_blocks ? n_blocks - c->n_turn_blocks : 0;
+    struct ceiling top = {.n_max = n_blocks / PIN_SHARE,
+                          .of = "--memory",
+                          .bytes = (uint64_t)n_blocks * block_bytes};
+    top.n_max = spare < top.n_max ? spare : top.n_max;
+    if (c->disk) {
+        struct disk_stats s;
+        disk_stats(c->disk, &s);
+        const uint64_t n_disk = s.bytes_max / PIN_SHARE / record_bytes(block_bytes);
+        if (s.bytes_max > 0 && n_disk < top.n_max) { /* 0: not known yet */
+            top = (struct ceiling){.n_max = (size_t)n_disk, .of = "--disk", .bytes = s.bytes_max};
+        }
+    }
+    return top;
+}
+
+void cache_set_turn_blocks(struct cache *c, size_t n_blocks)
+{
+    c->n_turn_blocks = n_blocks;
+}
+
+static int check_ceiling(const struct cache *c, size_t n_new, struct err *e)
+{
+    const struct ceiling top = pin_ceiling(c);
+    const size_t n_pinned = c->tree.pins.n;
+    if (n_new == 0 || (n_new <= top.n_max && n_pinned <= top.n_max - n_new)) {
+        return 0;
+    }
+    return err_set(e, ERR_LIMIT,
+                   "%zu KV blocks more can't be pinned: %zu are, and at most %zu may be, of the "
+                   "%.1f MiB that %s gives",
+                   n_new, n_pinned, top.n_max, (double)top.bytes / (1 << 20), top.of);
+}
+
+int cache_pin(struct cache *c, const uint8_t *ids, size_t n, struct err *e)
+{
+    size_t n_new = 0;
+
+    assert(thread_is(THREAD_WORKER));
+    for (size_t i = 0; i < n; i++) {
+        n_new += !pins_has(&c->tree.pins, ids + i * HASH_BYTES);
+    }
+    int rc = check_ceiling(c, n_new, e);
+    if (!rc) {
+        rc = pins_reserve(&c->tree.pins, n_new, e);
+    }
+    if (!rc && c->disk) {
+        rc = disk_pin(c->disk, ids, n, e);
+    }
+    for (size_t i = 0; !rc && i < n; i++) {
+        tree_protect(&c->tree, ids + i * HASH_BYTES);
+    }
+    return rc;
+}
+
+void cache_unpin(struct cache *c, const uint8_t *ids, size_t n)
+{
+    assert(thread_is(THREAD_WORKER));
+    for (size_t i = 0; i < n; i++) {
+        tree_expose(&c->tree, ids + i * HASH_BYTES);
+    }
+    if (c->disk) {
+        disk_unpin(c->disk, ids, n);
+    }
+}
+
+void cache_count(const struct cache *c, const uint8_t *ids, size_t n, struct cache_count *ret)
+{
+    struct cache_count k = {0};
+
+    assert(thread_is(THREAD_WORKER));
+    for (size_t i = 0; i < n; i++) {
+        const uint8_t *id = ids + i * HASH_BYTES;
+        const struct node *node = tree_find(&c->tree, id);
+        uint64_t bytes = 0;
+        const bool is_on_disk = c->disk && disk_find(c->disk, id, &bytes);
+        k.n_ram += node && !node->is_bad;
+        k.n_disk += is_on_disk;
+        k.disk_bytes += bytes;
+        k.n_present += is_on_disk || (node && !node->is_bad);
+        k.n_pinned += pins_has(&c->tree.pins, id);
+    }
+    k.ram_bytes = (uint64_t)k.n_ram * kv_pool_shape(c->pool)->block_bytes;
+    *ret = k;
+}
+
+void cache_usage(const struct cache *c, const struct cache_root *root, struct cache_usage *ret)
+{
+    const struct node *top = tree_find(&c->tree, root->id);
+    struct cache_usage u = {0};
+
+    assert(thread_is(THREAD_WORKER));
+    for (size_t i = 0; top && i < c->tree.n_buckets; i++) {
+        for (const struct node *n = c->tree.buckets[i]; n; n = n->hash_next) {
+            if (n->root != top || n == top) {
+                continue;
+            }
+            u.n_ram++;
+            u.n_ram_tails += n->count < KV_BLOCK;
+            u.n_ram_pinned += n->is_pinned;
+        }
+    }
+    u.ram_bytes = (uint64_t)u.n_ram * kv_pool_shape(c->pool)->block_bytes;
+    if (c->disk) {
+        disk_usage(c->disk, root->id, &u);
+    }
+    u.n_pins = c->tree.pins.n;
+    u.n_pins_max = pin_ceiling(c).n_max;
+    *ret = u;
+}
