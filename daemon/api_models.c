@@ -2,10 +2,14 @@
  * GET /v1/models, /v1/models/{id}: the model that runs. GET /v1/hearth/status: what the daemon is,
  * has and does.
  */
+#include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
+#include "daemon/config.h"
 #include "daemon/history.h"
 
 /* What the model's file recommends; null where it says nothing. */
@@ -119,17 +123,72 @@ static json *status_tokens(struct daemon *d)
     return o;
 }
 
-static json *status_memory(const struct history *h)
+/* What the system holds for the whole process, to be compared with the account; -1: unknown. */
+static int64_t resident_bytes(void)
+{
+    struct buf text;
+    int64_t n = -1;
+    buf_init(&text, 4096);
+    if (file_read("/proc/self/statm", &text, NULL) == 0 && text.data) {
+        const char *second = strchr(text.data, ' ');
+        n = second ? strtoll(second, NULL, 10) * sysconf(_SC_PAGESIZE) : -1;
+    }
+    buf_done(&text);
+    return n;
+}
+
+static json *status_pressure(const struct counters *n)
 {
     json *o = json_object();
-    json_set_int(o, "limit_bytes", (int64_t)h->d->config->memory_bytes);
-    json_set_int(o, "weights_bytes",
-                 h->engine ? (int64_t)engine_info(h->engine)->weights_bytes : 0);
-    json_set_int(o, "kv_bytes", (int64_t)atomic_load(&h->d->n.kv_bytes));
-    json_set_int(o, "kv_bytes_max", (int64_t)atomic_load(&h->d->n.kv_bytes_max));
-    json_set_int(o, "kv_blocks", (int64_t)atomic_load(&h->d->n.kv_blocks));
-    json_set_int(o, "kv_evicted", (int64_t)atomic_load(&h->d->n.kv_evicted));
+    json_set_num(o, "some_avg10", (double)atomic_load(&n->pressure_percent_100) / 100);
+    json_set_int(o, "given", (int64_t)atomic_load(&n->pressure_given));
+    json_set_int(o, "given_blocks", (int64_t)atomic_load(&n->pressure_blocks));
+    json_set_int(o, "given_bytes", (int64_t)atomic_load(&n->pressure_bytes));
     return o;
+}
+
+/* The account: limit = weights + vectors + buffers + KV (daemon/budget.h), and what is used of the
+ * last. */
+static json *status_memory(const struct history *h)
+{
+    const struct counters *n = &h->d->n;
+    const int64_t kv = (int64_t)atomic_load(&n->kv_bytes);
+    const int64_t kept = (int64_t)atomic_load(&n->kv_cached_bytes);
+    const int64_t cached = kept < kv ? kept : kv; /* two counters, read one after the other */
+    json *o = json_object();
+    json_set_int(o, "limit_bytes", (int64_t)atomic_load(&n->memory_bytes_max));
+    json_set_bool(o, "is_default", h->d->config->memory_bytes == 0);
+    json_set_int(o, "weights_bytes", (int64_t)atomic_load(&n->weights_bytes));
+    json_set_int(o, "vectors_bytes", (int64_t)atomic_load(&n->vectors_bytes));
+    json_set_int(o, "buffers_bytes", (int64_t)atomic_load(&n->buffers_bytes));
+    json_set_int(o, "kv_bytes", kv);
+    json_set_int(o, "kv_live_bytes", kv - cached);
+    json_set_int(o, "kv_cached_bytes", cached);
+    json_set_int(o, "kv_bytes_max", (int64_t)atomic_load(&n->kv_bytes_max));
+    json_set_int(o, "kv_allowed_bytes", (int64_t)atomic_load(&n->kv_allowed_bytes));
+    json_set_int(o, "kv_resident_bytes", (int64_t)atomic_load(&n->kv_resident_bytes));
+    json_set_int(o, "kv_blocks", (int64_t)atomic_load(&n->kv_blocks));
+    json_set_int(o, "kv_evicted", (int64_t)atomic_load(&n->kv_evicted));
+    json_set_int(o, "resident_bytes", resident_bytes());
+    json_set(o, "pressure", status_pressure(n));
+    return o;
+}
+
+/* What the file system has, and what the tier may take of it: the limit, or less where the reserve
+ * begins. */
+static void status_free(json *o, const struct daemon *d)
+{
+    const int64_t max = (int64_t)atomic_load(&d->n.disk_bytes_max);
+    const int64_t bytes = (int64_t)atomic_load(&d->n.disk_bytes);
+    struct statvfs st;
+    if (max <= 0 || statvfs(d->config->cache_dir, &st) < 0)
+        return;
+    const int64_t n_free = (int64_t)((uint64_t)st.f_bavail * st.f_frsize);
+    int64_t most = bytes + n_free - (int64_t)d->config->disk_reserve_bytes;
+    if (most < 0)
+        most = 0;
+    json_set_int(o, "free_bytes", n_free);
+    json_set_int(o, "effective_bytes", most < max ? most : max);
 }
 
 static json *status_disk(const struct history *h)
@@ -141,7 +200,9 @@ static json *status_disk(const struct history *h)
     json_set_bool(o, "on", max > 0);
     json_set_int(o, "bytes", (int64_t)atomic_load(&n->disk_bytes));
     json_set_int(o, "limit_bytes", max);
+    json_set_bool(o, "is_default", c->disk_bytes == CONFIG_DISK_AUTO);
     json_set_int(o, "reserve_bytes", (int64_t)c->disk_reserve_bytes);
+    status_free(o, h->d);
     json_set_int(o, "blocks", (int64_t)atomic_load(&n->disk_blocks));
     json_set_int(o, "waiting", (int64_t)atomic_load(&n->disk_waiting));
     json_set_int(o, "read", (int64_t)atomic_load(&n->disk_read));

@@ -128,15 +128,11 @@ static void run_end(struct batch *b, struct run *r)
     s->t_ended = clock_us();
     if (s->t_first) {
         s->decode_us = s->t_ended - s->t_first;
-        s->saved_us = (int64_t)(s->n_cached * b->pace.row_us);
-        if (!t->is_background) {
-            atomic_fetch_add(&b->d->n.decode_us, (uint64_t)s->decode_us);
-            atomic_fetch_add(&b->d->n.saved_us, (uint64_t)s->saved_us);
-        }
     } else {
-        s->n_computed = 0;
         s->t_started = s->t_started ? s->t_started : s->t_ended;
+        s->prefill_us = s->t_ended - s->t_started;
     }
+    s->saved_us = (int64_t)pace_prefix_us(&b->pace, s->n_cached);
     run_leave(r);
     run_free(r);
     t->run = NULL;
@@ -385,6 +381,17 @@ static void after_pass(struct batch *b)
     end_finished(b);
 }
 
+/* Of all rows: before the pass, which moves them. */
+static double mean_depth(const struct engine_part *parts, int n)
+{
+    double n_rows = 0, sum = 0;
+    for (int i = 0; i < n; i++) {
+        n_rows += parts[i].n_ids;
+        sum += parts[i].n_ids * (parts[i].seq->n_tokens + (parts[i].n_ids - 1) / 2.0);
+    }
+    return n_rows > 0 ? sum / n_rows : 0;
+}
+
 static void fail_pass(struct batch *b, const struct err *e)
 {
     log_error("a pass failed: %s", e->text);
@@ -410,6 +417,7 @@ static void pass(struct batch *b)
     struct err e;
     int n_decoding, n_prefill;
     int n = fill_parts(b, parts, &n_decoding, &n_prefill);
+    const double depth = mean_depth(parts, n);
     const atomic_int *abort_flag = b->must_end ? NULL : &b->d->pass_abort;
     b->must_end = false;
     if (n == 0) {
@@ -426,7 +434,10 @@ static void pass(struct batch *b)
         fail_pass(b, &e);
         return;
     }
-    pace_measure(&b->pace, clock_us() - t0, n_decoding, n_prefill);
+    const int64_t us = clock_us() - t0;
+    pace_measure(&b->pace, us, n_decoding, n_prefill);
+    if (n_decoding == 0)
+        pace_measure_depth(&b->pace, us, n_prefill, depth);
     after_pass(b);
 }
 

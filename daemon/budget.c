@@ -125,7 +125,10 @@ static size_t blocks_of(int ctx)
 
 int budget_plan(const struct budget_request *r, struct budget *ret, struct err *e)
 {
-    uint64_t taken = r->weights_bytes + BUDGET_SCRATCH_BYTES;
+    uint64_t buffers_bytes = r->pass_bytes + BUDGET_REST_BYTES;
+    if (buffers_bytes < BUDGET_SCRATCH_BYTES)
+        buffers_bytes = BUDGET_SCRATCH_BYTES;
+    uint64_t taken = r->weights_bytes + r->vectors_bytes + buffers_bytes;
     uint64_t kv_bytes = r->memory_bytes > taken ? r->memory_bytes - taken : 0;
     size_t n_blocks = (size_t)(kv_bytes / r->block_bytes);
     int ctx = r->ctx > 0 ? r->ctx : DEFAULT_CTX;
@@ -137,17 +140,18 @@ int budget_plan(const struct budget_request *r, struct budget *ret, struct err *
     if (blocks_of(ctx) > n_blocks && r->ctx > 0)
         return err_set(e, ERR_LIMIT,
                        "--ctx %d needs %.0f MiB for KV, and --memory leaves %.0f of its %.0f MiB: "
-                       "weights take %.0f, scratch %.0f",
+                       "weights take %.0f, vectors %.0f, buffers %.0f",
                        ctx, mib(blocks_of(ctx) * r->block_bytes), mib(kv_bytes),
-                       mib(r->memory_bytes), mib(r->weights_bytes), mib(BUDGET_SCRATCH_BYTES));
+                       mib(r->memory_bytes), mib(r->weights_bytes), mib(r->vectors_bytes),
+                       mib(buffers_bytes));
     if (blocks_of(ctx) > n_blocks)
         ctx = n_blocks > 1 ? (int)(n_blocks - 1) * KV_BLOCK : 0;
     if (ctx < BUDGET_CTX_MIN && ctx < r->n_ctx_train)
         return err_set(e, ERR_LIMIT,
                        "memory of %.0f MiB leaves room for a window of %d tokens; the smallest is "
-                       "%d (weights take %.0f MiB, scratch %.0f): raise --memory",
+                       "%d (weights take %.0f MiB, vectors %.0f, buffers %.0f): raise --memory",
                        mib(r->memory_bytes), ctx, BUDGET_CTX_MIN, mib(r->weights_bytes),
-                       mib(BUDGET_SCRATCH_BYTES));
-    *ret = (struct budget){.ctx = ctx, .n_blocks = n_blocks};
+                       mib(r->vectors_bytes), mib(buffers_bytes));
+    *ret = (struct budget){.ctx = ctx, .n_blocks = n_blocks, .buffers_bytes = buffers_bytes};
     return 0;
 }

@@ -10,8 +10,10 @@
 
 #include "base/err.h"
 
-#define BUDGET_SCRATCH_BYTES                                                                       \
-    (64ull << 20)         /* of a pass, the tokenizer, buffers: outside KV and weights */
+/* Buffers: what neither weights, KV nor vectors are. The tokenizer, SQLite, requests and answers
+ * have the first; with a small model's passes they take no more than the second. */
+#define BUDGET_REST_BYTES (32ull << 20)
+#define BUDGET_SCRATCH_BYTES (64ull << 20)
 #define BUDGET_CTX_MIN 64 /* a smaller window answers nobody */
 
 /* min(half of RAM or of the cgroup's limit, DEFAULT_MEMORY_BYTES). */
@@ -23,16 +25,19 @@ uint64_t budget_cgroup(const char *proc_self_cgroup, const char *sys_root);
 struct budget {
     int ctx;         /* positions a turn may have */
     size_t n_blocks; /* of the pool */
+    uint64_t buffers_bytes; /* what is kept for buffers */
 };
 struct budget_request {
     uint64_t memory_bytes, weights_bytes;
+    uint64_t vectors_bytes; /* of an embedding model and what it made */
+    uint64_t pass_bytes;    /* the largest pass's scratch, logits of all running turns */
     size_t block_bytes;
     int ctx; /* as asked; 0: default */
     int n_ctx_train;
 };
 /*
- * ctx = min(model, DEFAULT_CTX or what was asked, what memory holds); the pool takes all that
- * weights and scratch leave, and holds ctx positions and a block at least. A window that was asked
+ * memory = weights + vectors + buffers + KV. ctx = min(model, DEFAULT_CTX or what was asked, what
+ * memory holds); the pool takes all that the others leave, and holds ctx positions and a block at least. A window that was asked
  * for and doesn't fit is ERR_LIMIT with the numbers.
  */
 int budget_plan(const struct budget_request *r, struct budget *ret, struct err *e) MUST_USE;

@@ -23,8 +23,11 @@ struct history {
     struct memory *memory;
     struct engine *engine; /* NULL while loading; never so in handlers of routes that need it */
     struct mail *loading;  /* requests that wait for the model, oldest first */
+    struct account *account; /* daemon/account.h; NULL: before the first turn */
     struct claim *claims;  /* conversations with a running turn, and who waits behind it */
     int n_turns_out;       /* at the worker, and deletions that are there */
+    struct mail *for_room; /* requests and turns that the disk had no room for (daemon/room.h) */
+    bool is_room_asked;
     bool is_stopping;
 };
 

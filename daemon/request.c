@@ -186,6 +186,7 @@ void http_error_from(struct http_error *h, const struct err *e)
         break;
     case ERR_FULL:
         http_error_set(h, 500, "disk_full", NULL, "%s", e->text);
+        h->is_full = true;
         break;
     default:
         http_error_set(h, 500, e->code == ERR_NOMEM ? "out_of_memory" : NULL, NULL, "%s", e->text);

@@ -41,6 +41,7 @@ struct request {
                            * reply */
     struct cancel *cancel;
     int64_t t_arrived_us;
+    bool has_waited_room; /* daemon/room.h: it found the disk full once */
 };
 void request_free(struct request *r); /* NULL is fine */
 
@@ -55,6 +56,8 @@ enum mail_kind {
     MAIL_TURN_DONE,    /* worker → history: struct turn, ended */
     MAIL_FORGET,       /* history → worker: struct forget, blocks of what was deleted */
     MAIL_FORGOTTEN,    /* worker → history: the same, done */
+    MAIL_ROOM,         /* history → worker: the disk is full (daemon/room.h) */
+    MAIL_ROOM_MADE,    /* worker → history: the same, done */
     MAIL_REPLY,        /* any → loop: struct reply */
     MAIL_READY,        /* worker → loop: the state changed (loaded or failed) */
     MAIL_DISK,         /* disk → worker: a read or write is done (cache_take_mail) */
@@ -103,6 +106,7 @@ struct http_error {
     const char *param; /* or NULL: null. Static, or param_text: such a struct is not copied */
     char param_text[64];
     char message[512];
+    bool is_full; /* the disk had no room for it (daemon/room.h) */
 };
 void http_error_set(struct http_error *h, int status, const char *code, const char *param,
                     const char *fmt, ...) __attribute__((format(printf, 5, 6)));

@@ -1,6 +1,6 @@
 /*
  * See run.h. What a turn's numbers mean is decided here: cached is what was found before the first
- * token, computed is the rest of the prompt.
+ * token, computed is the rest of the prompt, or of what was read of it when the turn ends before.
  */
 #include "daemon/run.h"
 
@@ -175,10 +175,20 @@ static void note_blocks(struct run *r, const int32_t *ids)
     t->n_blocks = n;
 }
 
+/* Of a turn that may end before its first token: how far it came in its prompt. */
+static void note_computed(struct run *r)
+{
+    struct turn_stats *s = &r->t->stats;
+    int n = run_seq(r)->n_tokens < (int)r->t->prompt.n ? run_seq(r)->n_tokens : (int)r->t->prompt.n;
+    if (!s->t_first && n - s->n_cached > s->n_computed)
+        s->n_computed = n - s->n_cached;
+}
+
 void run_leave(struct run *r)
 {
     if (!r->lease)
         return;
+    note_computed(r);
     bool keep = r->t->params.use_cache;
     note_blocks(r, r->ids.v);
     cache_lease_close(r->lease, keep ? r->ids.v : NULL, keep);
@@ -189,6 +199,7 @@ void run_abandon(struct run *r)
 {
     if (!r->lease)
         return;
+    note_computed(r);
     note_blocks(r, NULL);
     cache_lease_abandon(r->lease);
     cache_lease_close(r->lease, NULL, false);
@@ -246,53 +257,15 @@ static void see(struct run *r, int32_t id)
     buf_done(&text);
 }
 
-/* Why the beginning of a conversation that goes on had to be read again, if so. A block's worth is
- * the granularity of looking. */
-static void judge_miss(struct turn *t)
-{
-    struct turn_stats *s = &t->stats;
-    const struct turn_window *w = &t->window;
-    const struct chat_message *answer = NULL;
-    size_t expected = 0, i;
-    for (i = 0; i + 1 < w->n; i++)
-        if (w->v[i].role == CHAT_ASSISTANT) {
-            answer = &w->v[i];
-            expected = w->starts[i + 1];
-        }
-    if (!t->params.use_cache)
-        s->miss_reason = "off";
-    else if (!answer || (size_t)s->n_cached + KV_BLOCK >= expected)
-        return;
-    else if (w->is_other_model)
-        s->miss_reason = "model";
-    else
-        s->miss_reason = answer->ids ? "evicted" : "new";
-    for (i = 0; i < w->n && w->starts[i + 1] <= (size_t)s->n_cached; i++)
-        ;
-    s->miss_at_message = w->n > 0 ? (int)i : -1;
-}
-
 static void count_first(struct run *r)
 {
     struct turn *t = r->t;
     struct turn_stats *s = &t->stats;
-    struct counters *n = &r->d->n;
     s->t_first = clock_us();
     s->prefill_us = s->t_first - s->t_started;
     s->n_computed = (int)t->prompt.n - s->n_cached;
-    if (t->is_background) {
-        atomic_fetch_add(&n->background_tokens, (uint64_t)s->n_computed);
-        return;
-    }
-    judge_miss(t);
-    atomic_fetch_add(&n->prompt_tokens, t->prompt.n);
-    atomic_fetch_add(&n->cached_tokens, (uint64_t)s->n_cached);
-    atomic_fetch_add(&n->cached_ram, (uint64_t)s->n_ram);
-    atomic_fetch_add(&n->cached_disk, (uint64_t)s->n_disk);
-    atomic_fetch_add(&n->cached_shared, (uint64_t)s->n_shared);
-    atomic_fetch_add(&n->computed_tokens, (uint64_t)s->n_computed);
-    atomic_fetch_add(&n->prefill_us, (uint64_t)s->prefill_us);
-    atomic_fetch_add(s->n_cached > 0 ? &n->cache_hits : &n->cache_misses, 1);
+    if (t->is_background)
+        atomic_fetch_add(&r->d->n.background_tokens, (uint64_t)s->n_computed);
 }
 
 void run_draw(struct run *r)

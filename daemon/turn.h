@@ -106,6 +106,7 @@ struct turn_store {
     size_t n_inputs;
     /* begun by prepare_store: its id is known from the first event on */
     struct memory_message answer;
+    bool is_answered;          /* the answer is stored */
     bool has_failed;           /* the answer could not be stored: the reply says "stored": false */
     bool is_uncounted;         /* nor its turn, then */
     bool is_reply;             /* stateless: keep the ids by chain */
@@ -142,6 +143,7 @@ struct turn {
 
     /* Who asks, and in which format. */
     uint64_t conn;
+    bool has_waited_room;  /* daemon/room.h: its answer found the disk full once */
     bool is_admitted;      /* its last reply frees a place (request.is_turn) */
     /* The daemon's own: no client, no reply; on_end takes what came of it. It runs while no other
      * turn does, and gives way to each that comes. max_tokens 0: the prompt is only read, so that

@@ -5,7 +5,9 @@
 #include "daemon/turn_end.h"
 
 #include "base/log.h"
+#include "daemon/account.h"
 #include "daemon/forget.h"
+#include "daemon/room.h"
 #include "daemon/wire.h"
 
 static enum memory_status status_of(const struct turn *t)
@@ -18,33 +20,9 @@ static enum memory_status status_of(const struct turn *t)
                                                                 : MEMORY_FAILED;
 }
 
-static struct memory_turn statistics_of(const struct turn *t)
-{
-    const struct turn_stats *s = &t->stats;
-    return (struct memory_turn){
-        .conversation = t->store.conversation,
-        .answer = t->store.answer.row,
-        .prompt_tokens = (int)t->prompt.n,
-        .completion_tokens = turn_n_completion(t),
-        .cached_tokens = s->n_cached,
-        .cached_ram = s->n_ram,
-        .cached_disk = s->n_disk,
-        .cached_shared = s->n_shared,
-        .computed_tokens = s->n_computed,
-        .queue_us = s->t_started ? s->t_started - s->t_arrived : 0,
-        .restore_us = s->restore_us,
-        .prefill_us = s->prefill_us,
-        .ttft_us = s->t_first ? s->t_first - s->t_arrived : 0,
-        .decode_us = s->decode_us,
-        .saved_us = s->saved_us,
-        .miss_reason = s->miss_reason,
-        .finish = turn_finish_word(t),
-    };
-}
-
 static int store_answer(struct history *h, struct turn *t, struct err *e)
 {
-    struct memory_turn statistics = statistics_of(t);
+    struct memory_turn statistics = account_statistics(t);
     struct memory_answer answer = {
         .row = t->store.answer.row,
         .status = status_of(t),
@@ -58,6 +36,7 @@ static int store_answer(struct history *h, struct turn *t, struct err *e)
         .blocks = t->blocks,
         .n_blocks = t->n_blocks,
     };
+    answer.window = account_window(t, &answer.n_window_bytes);
     return memory_answer_end(h->memory, &answer, e);
 }
 
@@ -91,20 +70,42 @@ static void store_reply(struct history *h, struct turn *t)
         log_warn("the token ids of a reply could not be stored: %s", e.text);
 }
 
-static void store(struct history *h, struct turn *t)
+/* The disk is full, and the turn waits, once, for what the disk cache gives: it is the caller's no
+ * more. */
+static bool waits_for_room(struct history *h, struct turn *t, const struct err *e)
+{
+    if (e->code != ERR_FULL || t->has_waited_room)
+        return false;
+    t->has_waited_room = true;
+    if (!room_ask(h, &t->mail))
+        return false;
+    h->n_turns_out++; /* it comes back as the worker gave it */
+    return true;
+}
+
+/* false: the turn waits and is ended later. */
+static bool store(struct history *h, struct turn *t)
 {
     struct err e;
-    if (t->store.is_on && store_answer(h, t, &e)) {
+    const bool is_wanted = t->store.is_on && !t->store.is_answered;
+    const int rc = is_wanted ? store_answer(h, t, &e) : 0;
+    t->store.is_answered |= is_wanted && rc == 0;
+    if (rc) {
+        if (waits_for_room(h, t, &e))
+            return false;
         log_error("an answer of conversation %s could not be stored: %s", t->store.answer.id,
                   e.text);
-        t->store.has_failed = true;
+        t->store.has_failed = t->store.is_uncounted = true;
         if (e.code == ERR_NOTFOUND)
             forget_late(h, t);
     }
     if (t->on_end && t->on_end(h, t, &e)) {
+        if (waits_for_room(h, t, &e))
+            return false;
         log_error("%s could not be stored: %s", t->id, e.text);
         t->store.has_failed = true;
     }
+    return true;
 }
 
 static void reply(struct history *h, struct turn *t)
@@ -158,9 +159,14 @@ void turn_end(struct history *h, struct turn *t)
         background_end(h, t);
         return;
     }
-    store(h, t);
+    if (!t->has_waited_room)
+        account_turn(h, t);
+    if (!store(h, t))
+        return;
     reply(h, t);
     store_reply(h, t);
+    if (!t->store.is_on || t->store.is_uncounted)
+        account_stateless(h, t);
     tell_log(t);
     atomic_fetch_add(&h->d->n.turns_done, 1);
     if (t->store.is_claimed)
@@ -173,8 +179,11 @@ void turn_flush(struct history *h, struct turn_flush *f)
     struct err e;
     static struct log_limit limit = {.burst = 3};
     const struct turn_store *s = &f->turn->store;
-    if (s->is_on && memory_answer_flush(h->memory, s->answer.row, f->text, f->n_text, &e) &&
-        log_allowed(&limit))
-        log_warn("a partial answer could not be stored: %s", e.text);
+    if (s->is_on && memory_answer_flush(h->memory, s->answer.row, f->text, f->n_text, &e)) {
+        if (e.code == ERR_FULL)
+            (void)room_ask(h, NULL); /* so that there is some by the turn's end */
+        if (log_allowed(&limit))
+            log_warn("a partial answer could not be stored: %s", e.text);
+    }
     turn_flush_free(f);
 }

@@ -83,6 +83,8 @@ static json *cache_of(const struct turn *t)
         json_set_null(miss, "at_message");
     else
         json_set_int(miss, "at_message", s->miss_at_message);
+    if (s->miss_message[0])
+        json_set_str(miss, "message", s->miss_message);
     return o;
 }
 

@@ -15,7 +15,9 @@
 #include "daemon/config.h"
 #include "daemon/forget.h"
 #include "daemon/limits.h"
+#include "daemon/pressure.h"
 #include "daemon/request.h"
+#include "daemon/room.h"
 #include "daemon/verify.h"
 #include "daemon/verify_idle.h"
 
@@ -31,6 +33,7 @@ struct work {
     struct engine *engine;
     struct kv_pool *pool;
     struct cache *cache;
+    struct pressure pressure;
     struct batch batch;
     struct verifier verifier;
     struct idle_verifier idle_verifier;
@@ -105,11 +108,40 @@ static void open_disk(struct work *w)
         log_warn("no disk cache in this run: %s", e.text);
 }
 
+/* The largest pass, and what each running turn has of logits: the engine's, and the sampler's
+ * copies and candidates. */
+static uint64_t pass_bytes(const struct work *w)
+{
+    const uint64_t n_vocab = (uint64_t)engine_info(w->engine)->n_vocab;
+    const int parallel = w->d->config->parallel;
+    return engine_pass_bytes(w->engine, PACE_ROWS_MAX + parallel) +
+           (uint64_t)parallel * n_vocab * 6 * sizeof(float);
+}
+
+static void tell_budget(struct work *w, const struct budget_request *r, const struct budget *budget)
+{
+    struct counters *n = &w->d->n;
+    const struct engine_info *info = engine_info(w->engine);
+    const uint64_t kv_bytes = (uint64_t)budget->n_blocks * r->block_bytes;
+    atomic_store(&n->weights_bytes, r->weights_bytes);
+    atomic_store(&n->vectors_bytes, r->vectors_bytes);
+    atomic_store(&n->buffers_bytes, budget->buffers_bytes);
+    atomic_store(&n->kv_bytes_max, kv_bytes);
+    atomic_store(&n->kv_allowed_bytes, kv_bytes);
+    log_info("model %s (%s, %s, %.1f M parameters), %s, %d threads; ctx %d, memory %.0f MiB: "
+             "weights %.0f, buffers %.0f, KV %.0f",
+             info->id, info->arch, info->quant, (double)info->n_params / 1e6, info->isa,
+             info->n_threads, budget->ctx, (double)r->memory_bytes / (1 << 20),
+             (double)r->weights_bytes / (1 << 20), (double)budget->buffers_bytes / (1 << 20),
+             (double)kv_bytes / (1 << 20));
+}
+
 static int load(struct work *w, struct err *e)
 {
     struct daemon *d = w->d;
     struct budget budget;
     uint64_t memory_bytes = d->config->memory_bytes ? d->config->memory_bytes : budget_default();
+    atomic_store(&d->n.memory_bytes_max, memory_bytes);
     int rc = open_engine(w, memory_bytes, e);
     if (rc)
         return rc;
@@ -117,6 +149,7 @@ static int load(struct work *w, struct err *e)
     struct budget_request request = {
         .memory_bytes = memory_bytes,
         .weights_bytes = info->weights_bytes,
+        .pass_bytes = pass_bytes(w),
         .block_bytes = info->kv.block_bytes,
         .ctx = d->config->ctx,
         .n_ctx_train = info->n_ctx_train,
@@ -126,14 +159,9 @@ static int load(struct work *w, struct err *e)
         (rc = cache_new(w->pool, &w->cache, e)))
         return rc;
     open_disk(w);
+    pressure_init(&w->pressure, NULL);
     d->ctx = budget.ctx;
-    atomic_store(&d->n.kv_bytes_max, (uint64_t)budget.n_blocks * info->kv.block_bytes);
-    log_info("model %s (%s, %s, %.1f M parameters), %s, %d threads; ctx %d, memory %.0f MiB: "
-             "weights %.0f, KV %.0f",
-             info->id, info->arch, info->quant, (double)info->n_params / 1e6, info->isa,
-             info->n_threads, budget.ctx, (double)memory_bytes / (1 << 20),
-             (double)info->weights_bytes / (1 << 20),
-             (double)budget.n_blocks * (double)info->kv.block_bytes / (1 << 20));
+    tell_budget(w, &request, &budget);
     return 0;
 }
 
@@ -209,6 +237,9 @@ static void handle_mail(struct work *w, struct mail *m, bool is_loaded)
     case MAIL_FORGET:
         forget(w, (struct forget *)m);
         break;
+    case MAIL_ROOM:
+        room_make(w->cache, m);
+        break;
     case MAIL_VERIFY:
         if (is_loaded && !w->is_stopping)
             verifier_add(&w->verifier, (struct verify *)m);
@@ -240,13 +271,21 @@ static void take_mail(struct work *w, bool is_loaded)
     }
 }
 
-/* What is new or due goes to the disk; then the counters of the tier. */
+/* What is new or due goes to the disk, what the machine is short of to the system; then the
+ * counters. */
 static void tend_cache(struct work *w)
 {
     struct cache_stats s;
     struct counters *n = &w->d->n;
     cache_tend(w->cache);
+    pressure_tend(&w->pressure, w->cache, n);
     cache_stats(w->cache, &s);
+    atomic_store(&n->kv_blocks, s.n_blocks + s.n_tails);
+    atomic_store(&n->kv_bytes, s.bytes_used);
+    atomic_store(&n->kv_evicted, s.n_evicted_blocks);
+    atomic_store(&n->kv_cached_bytes, s.bytes_cached);
+    atomic_store(&n->kv_allowed_bytes, s.bytes_allowed);
+    atomic_store(&n->kv_resident_bytes, s.bytes_resident);
     if (!s.has_disk)
         return;
     atomic_store(&n->disk_blocks, s.disk_blocks);
@@ -276,6 +315,7 @@ static void rest(struct work *w, bool is_loaded)
     if (is_loaded) {
         idle_verifier_note(&w->idle_verifier, batch_is_idle(&w->batch));
         due_ms = sooner(cache_due_ms(w->cache), idle_verifier_due_ms(&w->idle_verifier));
+        due_ms = sooner(due_ms, pressure_due_ms(&w->pressure, w->cache));
     }
     const bool is_batch_waiting = !is_loaded || batch_is_idle(&w->batch) || w->batch.is_stalled;
     const bool is_proving = is_loaded && verifier_is_ready(&w->verifier);

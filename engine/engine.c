@@ -293,6 +293,11 @@ int engine_pass(struct engine *en, struct engine_part *parts, int n_parts, const
     return rc ? rc : forward_pass(en->forward, parts, n_parts, abort, e);
 }
 
+size_t engine_pass_bytes(const struct engine *en, int n_rows)
+{
+    return forward_pass_bytes(en->forward, n_rows);
+}
+
 int engine_set_threads(struct engine *en, int n_threads, struct err *e)
 {
     if (n_threads < 1 || n_threads > CORES_MAX) {

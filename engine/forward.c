@@ -402,7 +402,7 @@ static int reserve_rows(struct forward *f, int rows, struct err *e)
     return 0;
 }
 
-static void carve_threads(struct carve *c, struct forward *f, struct fwd_thread *t, int n)
+static void carve_threads(struct carve *c, const struct forward *f, struct fwd_thread *t, int n)
 {
     const struct model_params *p = &f->m->params;
     const size_t dim = (size_t)p->head_dim, q = (size_t)f->tile_queries;
@@ -424,6 +424,15 @@ static void carve_threads(struct carve *c, struct forward *f, struct fwd_thread 
         if (c->base)
             *t = w;
     }
+}
+
+size_t forward_pass_bytes(const struct forward *f, int n_rows)
+{
+    struct carve c = {0};
+    struct fwd_scratch s = {0};
+    carve_scratch(&c, f->m, n_rows, &s);
+    carve_threads(&c, f, f->threads, f->n_threads);
+    return c.used;
 }
 
 /* ---- life ---- */

@@ -18,6 +18,8 @@ int forward_n_threads(const struct forward *f);
 /* engine_pass, see engine.h. Ids have been checked. */
 int forward_pass(struct forward *f, struct engine_part *parts, int n_parts, const atomic_int *abort,
                  struct err *e) MUST_USE;
+/* engine_pass_bytes, see engine.h. */
+size_t forward_pass_bytes(const struct forward *f, int n_rows);
 uint64_t forward_progress(const struct forward *f);
 /* 1 ms of every kernel, exp, rope and a fixed pseudo-random input; hashes the output bits: any
  * drift of compiler or CPU becomes another fingerprint. */

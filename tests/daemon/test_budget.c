@@ -85,6 +85,31 @@ static void the_default_window_shrinks_to_what_memory_holds(void **state)
     }
 }
 
+static void a_large_models_passes_and_vectors_come_off_the_cache(void **state)
+{
+    (void)state;
+    struct budget_request r = small_model;
+    struct budget b;
+    struct err e;
+    assert_int_equal(budget_plan(&r, &b, &e), 0);
+    assert_int_equal(b.buffers_bytes, BUDGET_SCRATCH_BYTES);
+    r.pass_bytes = BUDGET_SCRATCH_BYTES - BUDGET_REST_BYTES; /* still within what is kept */
+    assert_int_equal(budget_plan(&r, &b, &e), 0);
+    assert_int_equal(b.buffers_bytes, BUDGET_SCRATCH_BYTES);
+    r.pass_bytes = 300 * MIB;
+    r.vectors_bytes = 50 * MIB;
+    assert_int_equal(budget_plan(&r, &b, &e), 0);
+    assert_int_equal(b.buffers_bytes, 300 * MIB + BUDGET_REST_BYTES);
+    assert_int_equal(b.n_blocks, (4096 * MIB - 100 * MIB - 50 * MIB - b.buffers_bytes) / r.block_bytes);
+    const uint64_t all = r.weights_bytes + r.vectors_bytes + b.buffers_bytes +
+                         (uint64_t)b.n_blocks * r.block_bytes;
+    assert_true(all <= r.memory_bytes && all + r.block_bytes > r.memory_bytes);
+    r.memory_bytes = 480 * MIB;
+    assert_int_equal(budget_plan(&r, &b, &e), ERR_LIMIT);
+    assert_non_null(strstr(e.text, "vectors 50"));
+    assert_non_null(strstr(e.text, "buffers 332"));
+}
+
 static void no_room_at_all_is_an_error_with_the_numbers(void **state)
 {
     (void)state;
@@ -191,6 +216,7 @@ int main(void)
         cmocka_unit_test(a_model_made_for_less_decides),
         cmocka_unit_test(a_window_that_was_asked_for_is_given_or_refused),
         cmocka_unit_test(the_default_window_shrinks_to_what_memory_holds),
+        cmocka_unit_test(a_large_models_passes_and_vectors_come_off_the_cache),
         cmocka_unit_test(no_room_at_all_is_an_error_with_the_numbers),
         cmocka_unit_test_setup_teardown(the_smallest_limit_on_the_way_up_counts, make_root,
                                         drop_root),

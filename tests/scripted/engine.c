@@ -294,6 +294,11 @@ void engine_close(struct engine *en)
     free(en);
 }
 
+size_t engine_pass_bytes(const struct engine *en, int n_rows)
+{
+    return (size_t)n_rows * (size_t)en->info.n_vocab; /* no passes are made: any small number */
+}
+
 const struct engine_info *engine_info(const struct engine *en)
 {
     return &en->info;

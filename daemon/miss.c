@@ -1,0 +1,13 @@
+/* See miss.h. */
+#include "daemon/miss.h"
+
+#include <stddef.h>
+
+const char *miss_name(enum miss m)
+{
+    static const char *const names[MISS_N] = {
+        [MISS_OFF] = "off",         [MISS_NEW] = "new",     [MISS_EVICTED] = "evicted",
+        [MISS_CHANGED] = "changed", [MISS_MODEL] = "model",
+    };
+    return m < MISS_N ? names[m] : NULL;
+}
