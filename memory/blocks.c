@@ -333,7 +333,7 @@ static int pins_only_of(struct memory *m, int64_t conversation, struct memory_re
     return read_ids(s, &ret->unpinned, &ret->n_unpinned, e);
 }
 
-static int insert_pins(struct memory *m, int64_t conversation, const struct memory_pin *pin,
+static int insert_pins(struct memory *m, int64_t conversation, const struct memory_block_pin *pin,
                        struct err *e)
 {
     int rc = 0;
@@ -350,7 +350,7 @@ static int insert_pins(struct memory *m, int64_t conversation, const struct memo
     return rc;
 }
 
-int memory_pin_set(struct memory *m, int64_t conversation, const struct memory_pin *pin,
+int memory_block_pin_set(struct memory *m, int64_t conversation, const struct memory_block_pin *pin,
                    struct memory_removed *ret, struct err *e)
 {
     struct memory_removed gone = {0};
@@ -371,7 +371,7 @@ int memory_pin_set(struct memory *m, int64_t conversation, const struct memory_p
     return rc;
 }
 
-int memory_pin_count(struct memory *m, int64_t conversation, int64_t *ret, struct err *e)
+int memory_block_pin_count(struct memory *m, int64_t conversation, int64_t *ret, struct err *e)
 {
     struct stmt *s = db_stmt(m->db, "SELECT count(*) FROM block_pin WHERE conversation = ?1", e);
     stmt_int(s, 1, conversation);
@@ -382,9 +382,9 @@ int memory_pin_count(struct memory *m, int64_t conversation, int64_t *ret, struc
     return rc < 0 ? rc : 0;
 }
 
-int memory_pins(struct memory *m, struct memory_pinned **ret, size_t *ret_n, struct err *e)
+int memory_block_pins(struct memory *m, struct memory_block_pinned **ret, size_t *ret_n, struct err *e)
 {
-    struct memory_pinned *pins = NULL;
+    struct memory_block_pinned *pins = NULL;
     int64_t n_max;
     size_t n = 0;
     int rc = db_get_int(m->db, "SELECT count(*) FROM block_pin", &n_max, e);

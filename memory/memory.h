@@ -327,21 +327,23 @@ int memory_gone_read(struct memory *m, struct memory_removed *ret, struct err *e
 int memory_gone_done(struct memory *m, int64_t batch, struct err *e) MUST_USE;
 
 /* Pins: blocks that the cache may not give up for a conversation's sake. */
-struct memory_pin {
+struct memory_block_pin {
     const uint8_t *blocks; /* [n * HASH_BYTES], in the order of the chain */
     size_t n;
     const uint8_t *model; /* [HASH_BYTES] */
 };
 /* Instead of those it had. ret->unpinned: those that only this conversation had pinned. Durable. */
-int memory_pin_set(struct memory *m, int64_t conversation, const struct memory_pin *pin,
-                   struct memory_removed *ret, struct err *e) MUST_USE;
+int memory_block_pin_set(struct memory *m, int64_t conversation,
+                         const struct memory_block_pin *pin, struct memory_removed *ret,
+                         struct err *e) MUST_USE;
 /* How many it has, under any model. */
-int memory_pin_count(struct memory *m, int64_t conversation, int64_t *ret, struct err *e) MUST_USE;
+int memory_block_pin_count(struct memory *m, int64_t conversation, int64_t *ret,
+                           struct err *e) MUST_USE;
 /* All pins, [*ret_n], chain by chain; the caller frees them. */
-struct memory_pinned {
+struct memory_block_pinned {
     uint8_t model[HASH_BYTES], block[HASH_BYTES];
 };
-int memory_pins(struct memory *m, struct memory_pinned **ret, size_t *ret_n,
+int memory_block_pins(struct memory *m, struct memory_block_pinned **ret, size_t *ret_n,
                 struct err *e) MUST_USE;
 
 /* All that a conversation (a row) uses; the caller frees *ret[*ret_n * HASH_BYTES]. ERR_NOMEM. */
