@@ -21,6 +21,7 @@
 #include "daemon/budget.h"
 #include "daemon/limits.h"
 #include "daemon/listen.h"
+#include "memory/plan.h"
 
 #define FILE_BYTES (256 * 1024)
 #define LINE_BYTES 8192
