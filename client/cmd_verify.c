@@ -4,6 +4,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "client/conversation.h"
 #include "client/options.h"
@@ -12,26 +13,39 @@
 #define PAGE 100
 
 struct sum {
-    double blocks;
+    double blocks, positions;
     int n_different;
 };
 
+static double number(const json *j, const char *name)
+{
+    return json_double(json_get(j, name, NULL));
+}
+
+static const char *plural(double n)
+{
+    return n == 1 ? "" : "s";
+}
+
 static void print_difference(const json *it)
 {
-    printf("  block %.0f (position %.0f) is not what the model computes; removed with what follows "
-           "it: %.0f blocks\n",
-           json_double(json_get(it, "block", NULL)), json_double(json_get(it, "position", NULL)),
-           json_double(json_get(it, "removed_blocks", NULL)));
+    const char *where = json_str(json_get(it, "where", NULL));
+    const double n = number(it, "removed_blocks");
+    printf("  block %.0f (position %.0f) ", number(it, "block"), number(it, "position"));
+    if (where && strcmp(where, "file") == 0)
+        printf("has a file that is not what the model computes; it is written again\n");
+    else
+        printf("is not what the model computes; removed with what follows it: %.0f block%s\n", n,
+               plural(n));
 }
 
 static void print_one(const char *id, const json *j)
 {
-    const double missing = json_double(json_get(j, "missing", NULL));
-    printf("%s: %.0f blocks (%.0f in RAM, %.0f on disk)", id,
-           json_double(json_get(j, "blocks", NULL)), json_double(json_get(j, "ram", NULL)),
-           json_double(json_get(j, "disk", NULL)));
+    const double n = number(j, "blocks"), missing = number(j, "missing");
+    printf("%s: %.0f block%s, %.0f positions (%.0f in RAM, %.0f on disk)", id, n, plural(n),
+           number(j, "positions"), number(j, "ram"), number(j, "disk"));
     if (missing > 0)
-        printf(", %.0f tokens not cached", missing);
+        printf(", %.0f block%s not cached any more", missing, plural(missing));
     putchar('\n');
     for (const json *it = json_first(json_get(j, "different", NULL)); it; it = json_next(it))
         print_difference(it);
@@ -45,7 +59,8 @@ static int verify_one(struct client *c, const char *id, struct sum *sum)
     json_set_str(body, "conversation", id);
     int code = api_call(c, "POST", "/v1/hearth/verify", body, &j);
     if (!code) {
-        sum->blocks += json_double(json_get(j, "blocks", NULL));
+        sum->blocks += number(j, "blocks");
+        sum->positions += number(j, "positions");
         for (const json *it = json_first(json_get(j, "different", NULL)); it; it = json_next(it))
             sum->n_different++;
         if (c->is_json)
@@ -104,9 +119,10 @@ int cmd_verify(struct client *c, int argc, char **argv)
     if (code)
         return code;
     if (!c->is_json && sum.n_different == 0)
-        printf("all %.0f blocks are the bytes that the model computes\n", sum.blocks);
+        printf("all %.0f blocks (%.0f positions) are the bytes that the model computes\n",
+               sum.blocks, sum.positions);
     else if (!c->is_json)
-        printf("%d of %.0f blocks differed; they are removed, and computed anew when they are "
+        printf("%d of %.0f blocks differed; what was wrong is removed, and computed anew when it is "
                "needed\n",
                sum.n_different, sum.blocks);
     return sum.n_different ? EXIT_REFUSED : EXIT_FINE;

@@ -36,6 +36,7 @@ _hearth() {
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
         return
     elif [[ $command == show || $command == delete || $command == export || $command == verify ||
+        $command == stats ||
         $prev == --open || $prev == --after ]]; then
         words=$(hearth "${where[@]}" --json list --limit 100 2>/dev/null |
             sed -n 's/^{"id":"\(conv_[0-9a-f]*\)".*/\1/p')

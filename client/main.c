@@ -46,6 +46,8 @@ const struct command commands[] = {
      replay_command_options, false},
     {"verify", cmd_verify, "verify [OPTIONS] [ID…]", "computes what is cached again, and compares",
      NULL, false},
+    {"stats", cmd_stats, "stats [OPTIONS] [ID]", "what the cache was worth: in all, or turn by turn",
+     stats_command_options, false},
     {"status", cmd_status, "status [OPTIONS]", "the daemon: model, memory, cache, turns", NULL,
      false},
     {"help", cmd_help, "help [COMMAND]", "this list, or the options of a command", NULL, false},

@@ -118,6 +118,8 @@ static const struct route {
     {"GET", "/v1/models", api_models, ASKS_MODEL},
     {"GET", "/v1/models/{*}", api_model, ASKS_MODEL},
     {"GET", "/v1/hearth/status", api_status, ANY_STATE},
+    {"GET", "/v1/hearth/stats", api_stats, ANY_STATE},
+    {"GET", "/v1/hearth/conversations/{}/savings", api_savings, ANY_STATE},
     {"POST", "/v1/hearth/verify", api_verify, NEEDS_MODEL},
     {"POST", "/v1/responses", api_response_create, NEEDS_MODEL},
     {"POST", "/v1/responses/input_tokens", api_input_tokens, NEEDS_MODEL},

@@ -24,6 +24,7 @@ struct history {
     struct engine *engine; /* NULL while loading; never so in handlers of routes that need it */
     struct mail *loading;  /* requests that wait for the model, oldest first */
     struct account *account; /* daemon/account.h; NULL: before the first turn */
+    struct ahead *aheads;   /* cuts on their way (daemon/ahead.h) */
     struct claim *claims;  /* conversations with a running turn, and who waits behind it */
     int n_turns_out;       /* at the worker, and deletions that are there */
     struct mail *for_room; /* requests and turns that the disk had no room for (daemon/room.h) */
@@ -104,6 +105,12 @@ int api_item_delete(struct history *h, struct request *r, const struct route_arg
 /* api_tokenize.c */
 int api_tokenize(struct history *h, struct request *r, const struct route_args *args,
                  struct http_error *ret);
+
+/* api_stats.c */
+int api_stats(struct history *h, struct request *r, const struct route_args *args,
+              struct http_error *ret);
+int api_savings(struct history *h, struct request *r, const struct route_args *args,
+                struct http_error *ret);
 
 /* api_verify.c */
 int api_verify(struct history *h, struct request *r, const struct route_args *args,

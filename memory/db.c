@@ -281,8 +281,11 @@ int db_copy(struct db *db, const char *to, struct err *e)
 struct stmt *db_stmt(struct db *db, const char *sql, struct err *e)
 {
     assert(thread_is(THREAD_HISTORY));
+    for (int i = 0; i < db->n_stmts; i++) /* nearly always the same literal */
+        if (db->stmts[i].sql == sql)
+            return &db->stmts[i];
     for (int i = 0; i < db->n_stmts; i++)
-        if (db->stmts[i].sql == sql || strcmp(db->stmts[i].sql, sql) == 0)
+        if (strcmp(db->stmts[i].sql, sql) == 0)
             return &db->stmts[i];
     if (db->n_stmts == STMTS_MAX) {
         err_set(e, ERR_LIMIT, "more than %d different statements", STMTS_MAX);

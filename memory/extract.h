@@ -1,10 +1,10 @@
 /*
  * A summary without a model: the sentences that say most, word for word, with their speakers.
  *
- *     messages leaving the window ─┐                       rank order         the daemon counts
- *     (oldest first)               ├─> sentences ─> scores ───────────> v[0 .. n) ───────────> n_take
- *     the summary so far ──────────┘                                               tokens
- *                                                         extract_compose: in the order of time
+ *     messages leaving the window ─┐                     rank order      the daemon counts tokens
+ *     (oldest first)               ├─> sentences, scores ─────────> v[n] ──────────────> n_take
+ *     the summary so far ──────────┘
+ *                                                     extract_compose: in the order of time
  *
  * The old summary's sentences compete again, with an advantage, so that a summary of a summary
  * keeps what the first one was made for. A composed summary is lines "User: …" and "Assistant: …";

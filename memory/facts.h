@@ -15,8 +15,9 @@
  *
  * What is scarce is room, so facts have weights: what a person says of himself and wants
  * (preferences, prohibitions, decisions, health, names) and exact identifiers first, what the
- * assistant says and what is general knowledge (a year, a mountain's height) last. Within one weight
- * the oldest and the newest stay and the middle leaves: what sets the stage, and what is going on.
+ * assistant says and what is general knowledge (a year, a mountain's height) last. Within one
+ * weight the oldest and the newest stay and the middle leaves: what sets the stage, and what is
+ * going on.
  * A line that a person wrote (FACT_NOTE) outweighs all.
  *
  * English and Chinese by word lists (facts_words.c: a new word is a line); of other languages
@@ -42,6 +43,8 @@
 #define FACT_WAS_BYTES 48   /* an earlier value, likewise */
 #define FACTS_MAX 512       /* of a list; extraction of a large input keeps the heaviest */
 #define FACTS_LINE_MAX 4096 /* bytes of a line that a person wrote; what follows is ignored */
+
+#define FACT_NOTE_WEIGHT 1000
 
 enum fact_kind {
     FACT_NOTE = 1,   /* a person's own line (`hearth summary edit`) */
@@ -70,7 +73,7 @@ struct fact {
     int64_t row;           /* of its message; 0: a person's line */
     const char *text; /* in the arena, NUL-terminated; valid UTF-8 without control characters */
     size_t n_text;
-    int weight; /* from kind, role and text; facts_parse finds the same again */
+    int weight; /* the heavier stay; 20 to about 110, a note's is FACT_NOTE_WEIGHT */
     int n_pairs;
     struct fact_pair pairs[FACT_PAIRS_MAX];
 };
@@ -89,8 +92,8 @@ int facts_extract(const struct said *v, size_t n, struct arena *a, struct facts 
  * One list of both, whose composed text has at most max_bytes: the same texts (case, spaces and
  * punctuation aside) are one, superseded values leave, and then the lightest, until it fits.
  * Either may be NULL. Merging with nothing and the same budget changes nothing; a larger budget
- * keeps a superset. The texts stay where they are (the result borrows from both). A caller that has
- * counted tokens and needs fewer merges again with fewer bytes. ERR_NOMEM.
+ * keeps a superset. The texts are copied. A caller that has counted tokens and needs fewer merges
+ * again with fewer bytes. ERR_NOMEM.
  */
 int facts_merge(const struct facts *old, const struct facts *newer, size_t max_bytes,
                 struct arena *a, struct facts *ret, struct err *e) MUST_USE;
@@ -110,11 +113,11 @@ void facts_compose(const struct facts *f, struct buf *b);
 /*
  * Appends the list as it is stored, a fact a line: the text, a space and a JSON object.
  *
- *     the port is now 9090 {"by":"user","row":12,"kind":"number","is":{"port":"9090"},
- *                           "was":{"port":"8080"}}                    (in one line)
+ *     the port is now 9090 {"by":"user","row":12,"kind":"number","weight":62,
+ *                           "is":{"port":"9090"},"was":{"port":"8080"}}     (in one line)
  *
- * facts_parse reads it back: facts_parse of facts_write gives the same list, and the same bytes when
- * written again. A line without such an object is a person's: FACT_NOTE by the user, row 0. An
+ * facts_parse reads it back: facts_parse of facts_write gives the same list, and the same bytes
+ * when written again. A line without such an object is a person's: FACT_NOTE by the user, row 0. An
  * object whose values are not in the text (the person changed it) loses those pairs. Empty lines
  * are skipped, "- " at the start of a line is taken off, bytes that aren't UTF-8 and control
  * characters are repaired. Never fails but with ERR_NOMEM.

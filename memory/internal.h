@@ -14,8 +14,19 @@ struct memory {
     struct index index;
 };
 
-/* messages.c: deletes one row within the caller's transaction; its children get its parent. */
-int message_delete(struct memory *m, int64_t row, struct err *e) MUST_USE;
+/* messages.c: deletes one row within the caller's transaction; its children get its parent. Its
+ * blocks are noted under gone->batch. */
+int message_delete(struct memory *m, int64_t row, struct memory_removed *gone,
+                   struct err *e) MUST_USE;
+/* The row before it; 0: none. */
+int message_parent(struct memory *m, int64_t row, int64_t *ret, struct err *e) MUST_USE;
+
+/* window.c: before a message is deleted, within the caller's transaction: what holds its words goes
+ * too. */
+int window_forget(struct memory *m, int64_t message, struct err *e) MUST_USE;
+/* contexts.c: within the caller's transaction. */
+int context_store(struct memory *m, int64_t message, const struct memory_context *c,
+                  struct err *e) MUST_USE;
 
 /* conversations.c: the conversation was used now. Within the caller's transaction; ERR_NOTFOUND
  * when it is gone. */
@@ -33,10 +44,17 @@ int response_insert(struct memory *m, const char *owner, const struct memory_res
 
 /* blocks.c: within the caller's transaction. */
 int blocks_insert(struct memory *m, const struct memory_answer *answer, struct err *e) MUST_USE;
-/* The blocks of a conversation that no other uses. ret->blocks: malloc'ed, or NULL when there are
- * none. Read them before the conversation goes. */
-int blocks_only_of(struct memory *m, int64_t conversation, struct memory_removed *ret,
-                   struct err *e) MUST_USE;
+/*
+ * blocks.c, within the caller's transaction: gone_begin ─ gone_note_… before the rows go ─ the rows
+ * go ─ gone_end, which leaves in the journal, and in gone->blocks, what nobody uses any more.
+ */
+int gone_begin(struct memory *m, struct memory_removed *gone, struct err *e) MUST_USE;
+int gone_note_conversation(struct memory *m, int64_t conversation, struct memory_removed *gone,
+                           struct err *e) MUST_USE;
+/* Those that end in the message or below it; their uses go, and the conversation's pins of them. */
+int gone_note_message(struct memory *m, int64_t row, struct memory_removed *gone,
+                      struct err *e) MUST_USE;
+int gone_end(struct memory *m, struct memory_removed *gone, struct err *e) MUST_USE;
 
 /* savings.c: counts answer->turn, within the caller's transaction. */
 int savings_add_answer(struct memory *m, const struct memory_answer *answer,

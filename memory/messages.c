@@ -107,8 +107,11 @@ static int message_insert(struct memory *m, const struct memory_new_message *msg
     if (rc < 0)
         return rc;
     out.row = db_last_row(m->db);
-    *ret = out;
-    return 0;
+    if (msg->context)
+        rc = context_store(m, out.row, msg->context, e);
+    if (rc == 0)
+        *ret = out;
+    return rc;
 }
 
 /* All in one go: each savepoint costs a segment. */
@@ -189,9 +192,13 @@ int memory_message_find(struct memory *m, const char *owner, const char *id,
     return rc;
 }
 
-int message_delete(struct memory *m, int64_t row, struct err *e)
+int message_delete(struct memory *m, int64_t row, struct memory_removed *gone, struct err *e)
 {
-    int rc = index_remove(m, row, e);
+    int rc = gone_note_message(m, row, gone, e);
+    if (rc == 0)
+        rc = index_remove(m, row, e);
+    if (rc == 0)
+        rc = window_forget(m, row, e);
     if (rc < 0)
         return rc;
     struct stmt *s = db_stmt(m->db,
@@ -208,7 +215,8 @@ int message_delete(struct memory *m, int64_t row, struct err *e)
     return stmt_run(s, e);
 }
 
-static int delete_found(struct memory *m, const char *owner, const char *id, struct err *e)
+static int delete_found(struct memory *m, const char *owner, const char *id,
+                        struct memory_removed *gone, struct err *e)
 {
     struct stmt *s =
         db_stmt(m->db,
@@ -222,17 +230,27 @@ static int delete_found(struct memory *m, const char *owner, const char *id, str
     stmt_end(s);
     if (rc == 0)
         return not_found(id, e);
-    return rc < 0 ? rc : message_delete(m, row, e);
+    if (rc == 1)
+        rc = gone_begin(m, gone, e);
+    if (rc == 0)
+        rc = message_delete(m, row, gone, e);
+    return rc < 0 ? rc : gone_end(m, gone, e);
 }
 
-int memory_message_remove(struct memory *m, const char *owner, const char *id, struct err *e)
+int memory_message_remove(struct memory *m, const char *owner, const char *id,
+                          struct memory_removed *ret, struct err *e)
 {
+    struct memory_removed gone = {.n_messages = 1};
     int rc = db_begin(m->db, DB_FULL, e);
     if (rc < 0)
         return rc;
-    rc = db_end(m->db, delete_found(m, owner, id, e), e);
+    rc = db_end(m->db, delete_found(m, owner, id, &gone, e), e);
     if (rc == 0)
         store_wipe(m);
+    if (rc == 0 && ret)
+        *ret = gone;
+    else
+        memory_removed_done(&gone);
     return rc;
 }
 
@@ -264,7 +282,7 @@ static int broken(int64_t row, struct err *e)
                    (long long)row);
 }
 
-static int parent_of(struct memory *m, int64_t row, int64_t *ret, struct err *e)
+int message_parent(struct memory *m, int64_t row, int64_t *ret, struct err *e)
 {
     struct stmt *s = db_stmt(m->db, "SELECT parent FROM message WHERE row = ?1", e);
     stmt_int(s, 1, row);
@@ -309,7 +327,7 @@ static int walk_up(struct memory *m, const struct walk *w, struct rows *ret, str
             return err_set(e, ERR_LIMIT, "the conversation is longer than %zu messages", w->max);
         int rc = rows_push(ret, row, a, e);
         if (rc == 0)
-            rc = parent_of(m, row, &row, e);
+            rc = message_parent(m, row, &row, e);
         if (rc < 0)
             return rc;
     }

@@ -15,6 +15,12 @@
  *
  *      message_fts, search_state                       full text: one row a message (memory/index.c)
  *
+ *      conversation ◄─ cut                             what left its window, and the head instead
+ *                   ◄─ pin ─► message                  what must not leave
+ *      message ◄─ message_context ◄─ context_source    text put before its words; who is quoted
+ *
+ *      block_gone                                      what was deleted, and the cache still has
+ *
  *      arrows are cascading keys: a deleted conversation takes all of it along
  *
  * A conversation's messages form a tree:
@@ -188,6 +194,75 @@ static const char *const schema_steps[] = {
     "  fill INTEGER NOT NULL"       /* messages up to this row aren't in it yet */
     ") STRICT;"
     "INSERT INTO search_state SELECT 1, 1, ifnull(max(row), 0) FROM message;" SCHEMA_SEARCH,
+
+    /* 5: a use knows the message that the block ends in; pins; what is to leave the cache */
+    "CREATE TABLE block_use_by_message ("
+    "  conversation INTEGER NOT NULL REFERENCES conversation ON DELETE CASCADE,"
+    "  block BLOB NOT NULL,"
+    "  message INTEGER NOT NULL," /* its row; 0: before the first, -1: written before step 5 */
+    "  PRIMARY KEY (conversation, block, message)"
+    ") STRICT, WITHOUT ROWID;"
+    "INSERT INTO block_use_by_message SELECT conversation, block, -1 FROM block_use;"
+    "DROP TABLE block_use;"
+    "ALTER TABLE block_use_by_message RENAME TO block_use;"
+    "CREATE INDEX block_use_by_block ON block_use (block);"
+    "CREATE TABLE block_pin ("
+    "  conversation INTEGER NOT NULL REFERENCES conversation ON DELETE CASCADE,"
+    "  place INTEGER NOT NULL," /* in the chain, from the first block on */
+    "  block BLOB NOT NULL,"
+    "  model BLOB NOT NULL," /* whose block it is: the engine's fingerprint */
+    "  PRIMARY KEY (conversation, place)"
+    ") STRICT, WITHOUT ROWID;"
+    "CREATE INDEX block_pin_by_block ON block_pin (block);"
+    "CREATE TABLE block_gone (" /* deleted here; stays until the cache has it no more */
+    "  block BLOB PRIMARY KEY,"
+    "  batch INTEGER NOT NULL" /* the deletion */
+    ") STRICT, WITHOUT ROWID;",
+
+    /* 6: windows (memory/window.h) */
+    "CREATE TABLE cut ("
+    "  row INTEGER PRIMARY KEY AUTOINCREMENT,"
+    "  conversation INTEGER NOT NULL REFERENCES conversation ON DELETE CASCADE,"
+    "  anchor INTEGER NOT NULL," /* message rows, no keys: window_forget looks after them */
+    "  first INTEGER NOT NULL CHECK (first > 0 AND first <= anchor),"
+    "  state INTEGER NOT NULL CHECK (state BETWEEN 0 AND 1)," /* enum memory_cut_state */
+    "  strategy TEXT NOT NULL,"
+    "  created_at INTEGER NOT NULL,"
+    "  system BLOB NOT NULL," /* three lists of message rows: int64, little-endian, ascending */
+    "  dropped BLOB NOT NULL,"
+    "  bare BLOB NOT NULL,"
+    "  head TEXT NOT NULL,"
+    "  summary TEXT NOT NULL,"
+    "  facts TEXT NOT NULL"
+    ") STRICT;"
+    "CREATE INDEX cut_by_conversation ON cut (conversation, state);"
+
+    "CREATE TABLE message_context ("
+    "  message INTEGER PRIMARY KEY REFERENCES message ON DELETE CASCADE,"
+    "  text TEXT NOT NULL"
+    ") STRICT;"
+    "CREATE TABLE context_source ("
+    "  message INTEGER NOT NULL REFERENCES message_context ON DELETE CASCADE,"
+    "  place INTEGER NOT NULL,"
+    "  kind INTEGER NOT NULL CHECK (kind BETWEEN 1 AND 3)," /* enum memory_source_kind */
+    "  source INTEGER NOT NULL," /* row of a message, or of a pin: no key */
+    "  tokens INTEGER NOT NULL,"
+    "  PRIMARY KEY (message, place)"
+    ") STRICT, WITHOUT ROWID;"
+    "CREATE INDEX context_source_by_source ON context_source (source) WHERE kind < 3;"
+
+    "CREATE TABLE pin ("
+    "  row INTEGER PRIMARY KEY AUTOINCREMENT,"
+    "  id TEXT NOT NULL UNIQUE,"
+    "  conversation INTEGER NOT NULL REFERENCES conversation ON DELETE CASCADE,"
+    "  message INTEGER UNIQUE REFERENCES message ON DELETE CASCADE," /* NULL: a note */
+    "  created_at INTEGER NOT NULL,"
+    "  text TEXT NOT NULL" /* of a note */
+    ") STRICT;"
+    "CREATE INDEX pin_by_conversation ON pin (conversation);"
+
+    "ALTER TABLE conversation ADD COLUMN strategy TEXT NOT NULL DEFAULT '';" /* '': the daemon's */
+    ,
 };
 
 #define SCHEMA_VERSION ((int)(sizeof(schema_steps) / sizeof(schema_steps[0])))

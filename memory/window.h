@@ -136,7 +136,7 @@ struct memory_window_want {
 int memory_window(struct memory *m, const struct memory_window_want *want,
                   struct memory_window *ret, struct arena *a, struct err *e) MUST_USE;
 
-/* ---- Pins ---- */
+/* ---- Pins: of messages and notes (memory.h has those of the cache.s blocks) ---- */
 
 #define MEMORY_PINS_MAX 256
 #define MEMORY_NOTE_BYTES_MAX 65536

@@ -1,9 +1,13 @@
 /* Proof and quarantine: what a probe compares, and who still finds a block that was not right. */
 #include "tests/cache/tier.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/ids.h"
 #include "base/log.h"
+#include "cache/record.h"
 
 #define N_IDS 200 /* six whole blocks and a tail */
 
@@ -29,8 +33,12 @@ static struct cache_verdicts prove(struct tier *t, struct cache_lease *l, const 
     assert_int_equal(cache_proof_open(l, &piece, &p, &e), 0);
     assert_int_equal(cache_proof_seq(p)->n_tokens, n * KV_BLOCK);
     fake_compute(cache_proof_seq(p), salt, ids, piece.count);
-    while (cache_proof_is_reading(p)) {
-        tier_mail(t);
+    while (cache_proof_is_reading(p)) { /* no checks: the probe has references of its own */
+        mailbox_wait(&t->box, -1);
+        for (struct mail *m = mailbox_take(&t->box), *next; m; m = next) {
+            next = m->next;
+            cache_take_mail(t->cache, m);
+        }
     }
     cache_proof_close(p, &ret);
     return ret;
@@ -171,6 +179,430 @@ static void restorable_counts_what_the_disk_has_behind_the_path(void **state)
     tier_done(&t);
 }
 
+/* ---- files ---- */
+
+/* Changes a byte of a block's file, and its checksums. */
+static void tamper(const struct tier *t, const int32_t *ids, int n_ids, size_t at)
+{
+    char path[200];
+    unsigned char file[RECORD_HEAD_BYTES + 2048], *data = file + RECORD_HEAD_BYTES;
+    struct record r = {0};
+    uint8_t id[16 * HASH_BYTES];
+    struct err e;
+    const struct cache_root root = fake_root("a");
+    const size_t n = cache_chain(&root, ids, (size_t)n_ids, id, 16);
+    tier_path(t, "a", ids, n_ids, path, sizeof path);
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fread(file, 1, sizeof file, f), sizeof file);
+    const struct record_name name = {
+        .root = root.id, .id = id + (n - 1) * HASH_BYTES, .block_bytes = 2048};
+    assert_int_equal(record_parse(&name, file, data, &r, &e), 0);
+    data[at] ^= 1;
+    record_write(&r, data, 2048, file);
+    rewind(f);
+    assert_int_equal(fwrite(file, 1, sizeof file, f), sizeof file);
+    assert_int_equal(fclose(f), 0);
+}
+
+static bool has_file(const struct tier *t, const int32_t *ids, int n_ids)
+{
+    char path[200];
+    tier_path(t, "a", ids, n_ids, path, sizeof path);
+    FILE *f = fopen(path, "rb");
+    if (f) {
+        fclose(f);
+    }
+    return f != NULL;
+}
+
+static void tails_are_proven_in_ram_and_on_disk(void **state)
+{
+    (void)state;
+    struct tier t;
+    int32_t ids[N_IDS];
+    tier_init(&t, 64);
+    t.tail_idle_ms = 0;
+    tier_restart(&t);
+    tier_ids(ids, N_IDS, 0);
+    tier_turn(&t, "a", 1, ids, N_IDS);
+    tier_settle(&t);
+    struct cache_lease *l = tier_begin(&t, "a", 1, ids, 193);
+    assert_int_equal(cache_lease_n_blocks(l), 6);
+    struct cache_verdicts v = prove(&t, l, ids, N_IDS, 6, fake_salt("a"));
+    assert_int_equal(v.ram, CACHE_SAME);
+    assert_int_equal(v.disk, CACHE_SAME);
+    v = prove(&t, l, ids, N_IDS, 6, other_salt);
+    assert_int_equal(v.ram, CACHE_DIFFERENT);
+    assert_int_equal(v.disk, CACHE_DIFFERENT);
+    tamper(&t, ids, N_IDS, 2047); /* past its eight positions */
+    v = prove(&t, l, ids, N_IDS, 6, fake_salt("a"));
+    assert_int_equal(v.ram, CACHE_SAME);
+    assert_int_equal(v.disk, CACHE_DIFFERENT);
+    v = prove(&t, l, ids, N_IDS - 1, 6, fake_salt("a")); /* no such tail */
+    assert_int_equal(v.ram, CACHE_ABSENT);
+    assert_int_equal(v.disk, CACHE_ABSENT);
+    cache_lease_close(l, NULL, false);
+    tier_done(&t);
+}
+
+static void a_tail_that_only_the_disk_has_is_proven_and_removed(void **state)
+{
+    (void)state;
+    struct tier t;
+    int32_t ids[N_IDS];
+    tier_init(&t, 64);
+    t.tail_idle_ms = 0;
+    tier_restart(&t);
+    tier_ids(ids, N_IDS, 0);
+    tier_turn(&t, "a", 1, ids, N_IDS);
+    tier_settle(&t);
+    tier_restart(&t);
+    tamper(&t, ids, N_IDS, 7);
+    struct cache_lease *l = tier_begin(&t, "a", 1, ids, 193);
+    tier_settle(&t);
+    const struct cache_verdicts v = prove(&t, l, ids, N_IDS, 6, fake_salt("a"));
+    assert_int_equal(v.ram, CACHE_ABSENT);
+    assert_int_equal(v.disk, CACHE_DIFFERENT);
+    quarantine(l, ids, 6, 0);
+    cache_lease_close(l, NULL, false);
+    tier_sync(&t);
+    assert_false(has_file(&t, ids, N_IDS));
+    assert_true(has_file(&t, ids, 192));
+    tier_done(&t);
+}
+
+static void a_file_that_alone_is_wrong_is_written_again(void **state)
+{
+    (void)state;
+    struct tier t;
+    int32_t ids[N_IDS];
+    tier_init(&t, 64);
+    tier_ids(ids, N_IDS, 0);
+    tier_turn(&t, "a", 1, ids, N_IDS);
+    tier_settle(&t);
+    struct cache_lease *l = tier_begin(&t, "a", 1, ids, N_IDS);
+    tamper(&t, ids, 96, 7);
+    struct cache_verdicts v = prove(&t, l, ids, N_IDS, 2, fake_salt("a"));
+    assert_int_equal(v.ram, CACHE_SAME);
+    assert_int_equal(v.disk, CACHE_DIFFERENT);
+    const struct cache_piece piece = piece_of(ids, N_IDS, 2);
+    cache_discard_file(l, &piece);
+    tier_settle(&t);
+    fake_check(t.cache);
+    v = prove(&t, l, ids, N_IDS, 2, fake_salt("a"));
+    assert_int_equal(v.ram, CACHE_SAME);
+    assert_int_equal(v.disk, CACHE_SAME);
+    cache_lease_close(l, NULL, false);
+    tier_restart(&t);
+    assert_int_equal(tier_turn(&t, "a", 1, ids, N_IDS).n_disk, 192);
+    tier_done(&t);
+}
+
+static void memory_that_changed_under_us_is_found(void **state)
+{
+    (void)state;
+    struct tier t;
+    int32_t ids[N_IDS];
+    tier_init(&t, 64);
+    tier_ids(ids, N_IDS, 0);
+    tier_turn(&t, "a", 1, ids, N_IDS);
+    tier_settle(&t);
+    struct cache_lease *l = tier_begin(&t, "a", 1, ids, N_IDS);
+    cache_lease_seq(l)->blocks[1]->data[9] ^= 4;
+    struct cache_verdicts v = prove(&t, l, ids, N_IDS, 1, fake_salt("a"));
+    assert_int_equal(v.ram, CACHE_DIFFERENT);
+    assert_int_equal(v.disk, CACHE_SAME);
+    cache_lease_close(l, NULL, false);
+    tier_done(&t);
+}
+
+/* ---- what quarantine must reach ---- */
+
+static void branches_that_only_the_disk_has_go_too(void **state)
+{
+    (void)state;
+    struct tier t;
+    static struct tier_files files;
+    int32_t ids[N_IDS], branch[N_IDS], other[N_IDS];
+    tier_init(&t, 64);
+    tier_ids(ids, N_IDS, 0);
+    tier_ids(branch, N_IDS, 0);
+    tier_ids(other, N_IDS, 0);
+    branch[130] = 7777; /* parts in the fifth block, behind the bad one */
+    other[64] = 8888;   /* begins otherwise than the bad one */
+    tier_turn(&t, "a", 1, ids, 192);
+    tier_turn(&t, "a", 2, branch, 192);
+    tier_turn(&t, "a", 3, other, 192);
+    tier_settle(&t);
+    tier_restart(&t);
+    struct cache_lease *l = tier_begin(&t, "a", 1, ids, 100); /* three blocks in RAM */
+    tier_settle(&t);
+    quarantine(l, ids, 2, 1);
+    cache_lease_close(l, NULL, false);
+    tier_sync(&t);
+    tier_files(&t, &files);
+    assert_int_equal(files.n, 2 + 4 + 1); /* before it, beside it, and tier_sync's own */
+    assert_int_equal(tier_turn(&t, "a", 1, branch, N_IDS).n_tokens, 64);
+    assert_int_equal(tier_turn(&t, "a", 1, other, N_IDS).n_tokens, 192);
+    tier_done(&t);
+}
+
+static void reads_under_way_bring_nothing_back(void **state)
+{
+    (void)state;
+    struct tier t;
+    const struct cache_root root = fake_root("a");
+    int32_t ids[N_IDS];
+    tier_init(&t, 64);
+    tier_ids(ids, N_IDS, 0);
+    tier_turn(&t, "a", 1, ids, 192);
+    tier_settle(&t);
+    tier_restart(&t);
+    struct cache_lease *a = tier_begin(&t, "a", 1, ids, 192);
+    struct cache_lease *b = tier_begin(&t, "a", 2, ids, 192);
+    struct mail *m = NULL, *next;
+    while (cache_is_restoring(a)) { /* its five reads stand before those of b */
+        m = m ? m : (mailbox_wait(&t.box, -1), mailbox_take(&t.box));
+        next = m->next;
+        cache_take_mail(t.cache, m);
+        m = next;
+    }
+    quarantine(a, ids, 2, 3);
+    cache_lease_close(a, NULL, false);
+    fake_check(t.cache);
+    for (; m; m = next) {
+        next = m->next;
+        cache_take_mail(t.cache, m);
+    }
+    tier_settle(&t);
+    fake_check(t.cache);
+    assert_false(cache_is_restoring(b));
+    assert_int_equal(cache_lease_seq(b)->n_tokens, 64);
+    assert_int_equal(cache_peek(t.cache, &root, ids, 192), 64);
+    cache_lease_close(b, NULL, false);
+    tier_sync(&t);
+    assert_false(has_file(&t, ids, 96));
+    tier_done(&t);
+}
+
+static void writes_under_way_are_never_found(void **state)
+{
+    (void)state;
+    struct tier t;
+    struct err e;
+    const struct cache_root root = fake_root("a");
+    int32_t ids[N_IDS];
+    for (int round = 0; round < 20; round++) {
+        struct cache_lease *l = NULL;
+        tier_init(&t, 64);
+        tier_ids(ids, N_IDS, 0);
+        tier_turn(&t, "a", 1, ids, 192); /* its writes have been sent */
+        l = tier_begin(&t, "a", 1, ids, 193);
+        quarantine(l, ids, 2, 4);
+        cache_lease_close(l, NULL, false);
+        for (int i = 0; i < 50; i++) {
+            assert_int_equal(cache_lease_open(t.cache, &root, 1, &l, &e), 0);
+            assert_true(cache_restorable(l, ids, 192) <= 64);
+            cache_lease_close(l, NULL, false);
+        }
+        tier_settle(&t);
+        tier_sync(&t);
+        assert_true(has_file(&t, ids, 64));
+        assert_false(has_file(&t, ids, 96));
+        assert_false(has_file(&t, ids, 192));
+        tier_done(&t);
+    }
+}
+
+static void copies_of_a_bad_block_are_not_shared(void **state)
+{
+    (void)state;
+    struct tier t;
+    struct err e;
+    struct cache_found found;
+    const struct cache_root root = fake_root("a");
+    struct cache_lease *copy = NULL;
+    int32_t ids[N_IDS], branch[N_IDS];
+    tier_init(&t, 64);
+    tier_ids(ids, N_IDS, 0);
+    tier_ids(branch, N_IDS, 0);
+    branch[40] = 7777;
+    tier_turn(&t, "a", 1, ids, 100);
+    assert_int_equal(cache_lease_open(t.cache, &root, 2, &copy, &e), 0);
+    assert_int_equal(cache_find(copy, branch, 150, &found, &e), 0);
+    assert_int_equal(found.n_tokens, 40); /* eight of them by copy */
+    struct cache_lease *l = tier_begin(&t, "a", 1, ids, 100);
+    quarantine(l, ids, 1, 3);
+    cache_lease_close(l, NULL, false);
+    assert_int_equal(cache_reserve(copy, 110, &e), 0);
+    fake_compute(cache_lease_seq(copy), fake_salt("a"), branch + 40, 110);
+    assert_int_equal(cache_publish(copy, branch, 0, &e), 0);
+    cache_lease_close(copy, branch, true);
+    fake_check(t.cache);
+    assert_int_equal(cache_peek(t.cache, &root, branch, 150), 32);
+    tier_done(&t);
+}
+
+/* ---- chains from names ---- */
+
+static struct cache_trace *trace_of(struct tier *t, const uint8_t *names, size_t n)
+{
+    struct cache_trace *ret = NULL;
+    struct err e;
+    const struct cache_root root = fake_root("a");
+    assert_int_equal(cache_trace_open(t->cache, &root, names, n, &ret, &e), 0);
+    while (cache_trace_is_reading(ret)) {
+        tier_mail(t);
+    }
+    return ret;
+}
+
+static void names_alone_give_all_branches(void **state)
+{
+    (void)state;
+    struct tier t;
+    struct err e;
+    struct ids got;
+    const struct cache_root root = fake_root("a");
+    int32_t ids[N_IDS], branch[N_IDS];
+    uint8_t names[32 * HASH_BYTES];
+    tier_init(&t, 64);
+    t.tail_idle_ms = 0;
+    tier_restart(&t);
+    tier_ids(ids, N_IDS, 0);
+    tier_ids(branch, N_IDS, 0);
+    branch[130] = 7777;
+    tier_turn(&t, "a", 1, ids, 100); /* leaves a tail that the next turn replaces */
+    tier_turn(&t, "a", 1, ids, N_IDS);
+    tier_turn(&t, "a", 1, branch, N_IDS);
+    tier_settle(&t);
+    size_t n = cache_chain(&root, ids, 100, names, 32);
+    n += cache_chain(&root, ids, N_IDS, names + n * HASH_BYTES, 32 - n);
+    n += cache_chain(&root, branch, N_IDS, names + n * HASH_BYTES, 32 - n);
+    memset(names + n++ * HASH_BYTES, 0x5a, HASH_BYTES); /* evicted, say */
+    for (int round = 0; round < 3; round++) {
+        bool has_seen[2] = {false, false};
+        int n_proven = -1, n_before = 0;
+        ids_init(&got);
+        struct cache_trace *c = trace_of(&t, names, n);
+        while (cache_trace_next(c, &got, &n_proven, &e) == 1) {
+            assert_int_equal(got.n, N_IDS);
+            assert_int_equal(n_proven, n_before); /* both have four blocks in common */
+            n_before = 4;
+            has_seen[got.v[130] == 7777] = true;
+            const int32_t *expected = got.v[130] == 7777 ? branch : ids;
+            assert_memory_equal(got.v, expected, sizeof ids);
+            for (int i = 0; i < 7; i++) {
+                cache_trace_prove(c, i);
+            }
+        }
+        assert_true(has_seen[0] && has_seen[1]);
+        assert_int_equal(cache_trace_n_missing(c), 1);
+        cache_trace_free(c);
+        ids_done(&got);
+        if (round == 0) {
+            tier_restart(&t); /* now the heads of files say it */
+        } else {
+            tier_turn(&t, "a", 1, ids, 96); /* and now both */
+        }
+    }
+    tier_done(&t);
+}
+
+static void a_trace_can_be_given_up_and_needs_the_right_root(void **state)
+{
+    (void)state;
+    struct tier t;
+    struct err e;
+    struct ids got;
+    int n_proven;
+    const struct cache_root root = fake_root("b");
+    int32_t ids[N_IDS];
+    uint8_t names[16 * HASH_BYTES];
+    tier_init(&t, 64);
+    tier_ids(ids, N_IDS, 0);
+    tier_turn(&t, "b", 1, ids, 192);
+    tier_settle(&t);
+    const size_t n = cache_chain(&root, ids, 192, names, 16);
+    ids_init(&got);
+    struct cache_trace *c = trace_of(&t, names, n); /* of "a" */
+    assert_int_equal(cache_trace_next(c, &got, &n_proven, &e), 0);
+    assert_int_equal(cache_trace_n_missing(c), n);
+    cache_trace_free(c);
+    tier_restart(&t);
+    assert_int_equal(cache_trace_open(t.cache, &root, names, n, &c, &e), 0);
+    assert_true(cache_trace_is_reading(c));
+    cache_trace_free(c);
+    cache_trace_free(NULL);
+    ids_done(&got);
+    tier_sync(&t);
+    tier_done(&t);
+}
+
+/* ---- samples ---- */
+
+static void every_nth_restored_block_is_sampled_from_the_first_on(void **state)
+{
+    (void)state;
+    struct tier t;
+    struct ids got;
+    struct cache_sample s;
+    int32_t ids[N_IDS];
+    tier_init(&t, 64);
+    tier_ids(ids, N_IDS, 0);
+    tier_turn(&t, "a", 1, ids, N_IDS);
+    tier_settle(&t);
+    tier_restart(&t);
+    ids_init(&got);
+    cache_set_samples(t.cache, 4);
+    assert_false(cache_has_sample(t.cache));
+    tier_turn(&t, "a", 1, ids, N_IDS);
+    assert_true(cache_take_sample(t.cache, &s, &got));
+    assert_int_equal(s.n_block, 0);
+    assert_true(cache_take_sample(t.cache, &s, &got));
+    assert_int_equal(s.n_block, 4);
+    assert_int_equal(s.count, KV_BLOCK);
+    assert_int_equal(got.n, 160);
+    assert_memory_equal(got.v, ids, 160 * sizeof *ids);
+    assert_false(cache_take_sample(t.cache, &s, &got));
+    tier_turn(&t, "a", 1, ids, N_IDS); /* in RAM: nothing is restored */
+    assert_false(cache_has_sample(t.cache));
+    ids_done(&got);
+    tier_done(&t);
+}
+
+static void a_restored_tail_is_sampled_in_what_it_becomes(void **state)
+{
+    (void)state;
+    struct tier t;
+    struct ids got;
+    struct cache_sample s;
+    int32_t ids[N_IDS];
+    tier_init(&t, 64);
+    t.tail_idle_ms = 0;
+    tier_restart(&t);
+    tier_ids(ids, N_IDS, 0);
+    tier_turn(&t, "a", 1, ids, 40);
+    tier_settle(&t);
+    tier_restart(&t);
+    ids_init(&got);
+    cache_set_samples(t.cache, 1);
+    tier_turn(&t, "a", 1, ids, 50);
+    assert_true(cache_take_sample(t.cache, &s, &got));
+    assert_int_equal(s.n_block, 0);
+    assert_true(cache_take_sample(t.cache, &s, &got));
+    assert_int_equal(s.n_block, 1);
+    assert_int_equal(s.count, 18);
+    assert_int_equal(got.n, 50);
+    cache_set_samples(t.cache, 0);
+    cache_drop(t.cache, NULL);
+    tier_turn(&t, "a", 1, ids, 50);
+    assert_false(cache_has_sample(t.cache));
+    ids_done(&got);
+    tier_done(&t);
+}
+
 int main(void)
 {
     log_init(LOG_LEVEL_ERROR);
@@ -181,6 +613,18 @@ int main(void)
         cmocka_unit_test(quarantine_takes_all_that_follows_and_its_files),
         cmocka_unit_test(a_running_turn_keeps_its_blocks_and_spreads_nothing),
         cmocka_unit_test(restorable_counts_what_the_disk_has_behind_the_path),
+        cmocka_unit_test(tails_are_proven_in_ram_and_on_disk),
+        cmocka_unit_test(a_tail_that_only_the_disk_has_is_proven_and_removed),
+        cmocka_unit_test(a_file_that_alone_is_wrong_is_written_again),
+        cmocka_unit_test(memory_that_changed_under_us_is_found),
+        cmocka_unit_test(branches_that_only_the_disk_has_go_too),
+        cmocka_unit_test(reads_under_way_bring_nothing_back),
+        cmocka_unit_test(writes_under_way_are_never_found),
+        cmocka_unit_test(copies_of_a_bad_block_are_not_shared),
+        cmocka_unit_test(names_alone_give_all_branches),
+        cmocka_unit_test(a_trace_can_be_given_up_and_needs_the_right_root),
+        cmocka_unit_test(every_nth_restored_block_is_sampled_from_the_first_on),
+        cmocka_unit_test(a_restored_tail_is_sampled_in_what_it_becomes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,516 @@
+/*
+ * From messages to facts (facts.h).
+ *
+ *     message → sentences (code fences left out) → pieces at , ; : — ( ) and "and the"
+ *             → pieces joined again where one is nothing without the other
+ *             → clause → phrase of words.c?  exact values?  keys? → weight → fact
+ *
+ * Of a message longer than two halves of MESSAGE_HALF only its beginning and its end are read: a
+ * paste is not said by anyone.
+ */
+#include "memory/facts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory/clause.h"
+#include "memory/facts_list.h"
+#include "memory/words.h"
+
+#define MESSAGE_HALF ((size_t)32 << 10)
+#define PIECES_MAX 48
+#define JOINED_BYTES_MAX 110
+#define MARKED_SENTENCES 8 /* "please remember these:" counts for so many */
+#define LEAD_INS_MAX 4
+#define WEIGHT_MIN 20
+
+struct piece {
+    size_t at, n; /* of the sentence */
+    bool is_new;  /* begins like a clause of its own */
+    bool is_bare; /* values or a lead-in, and nothing that says whose */
+};
+
+struct reader {
+    const struct said *m;
+    struct facts_list *list;
+    int marked_left;
+    struct clause clause; /* scratch: 10 KiB */
+};
+
+/* ---- pieces ---- */
+
+static bool is_in_value(const struct value *v, size_t n, size_t i)
+{
+    for (size_t k = 0; k < n; k++)
+        if (i >= v[k].at && i < v[k].at + v[k].n)
+            return true;
+    return false;
+}
+
+/* Length of what separates pieces at s[i], 0: nothing. */
+static size_t separator(const char *s, size_t n, size_t i)
+{
+    static const char *const marks[] = {"，", "；", "：", "（", "）", "——", "—",  "–",  " - ",
+                                        ", ", "; ", ": ", " (", ")",  "。", "！", "？", NULL};
+    for (size_t k = 0; marks[k]; k++) {
+        size_t len = strlen(marks[k]);
+        if (n - i >= len && memcmp(s + i, marks[k], len) == 0)
+            return len;
+    }
+    return 0;
+}
+
+/* " and the …", " but I …": another clause with a subject of its own. */
+static size_t conjunction(const char *s, size_t n, size_t i)
+{
+    static const char *const words[] = {" and ", " but ", " so ", " because ", NULL};
+    for (size_t k = 0; words[k]; k++) {
+        size_t len = strlen(words[k]), word = 0;
+        if (n - i <= len || memcmp(s + i, words[k], len) != 0)
+            continue;
+        while (i + len + word < n && s[i + len + word] != ' ')
+            word++;
+        if (word_flags(s + i + len, word) & (W_SHAPE | W_FIRST))
+            return len;
+    }
+    return 0;
+}
+
+static bool begins_new(const char *s, size_t n)
+{
+    size_t word = 0;
+    while (word < n && s[word] != ' ')
+        word++;
+    if (word_flags(s, word) & (W_SHAPE | W_FIRST))
+        return true;
+    size_t begin = n < 18 ? n : 18;
+    return zh_find(zh_firsts, s, n < 6 ? n : 6) || zh_find(zh_things, s, begin);
+}
+
+static bool is_bare(struct reader *r, const char *s, size_t n)
+{
+    clause_read(&r->clause, s, n);
+    return clause_content(&r->clause) == 0;
+}
+
+static void piece_add(struct reader *r, struct piece *v, size_t *n, const char *s, struct piece p)
+{
+    while (p.n && s[p.at] == ' ') {
+        p.at++;
+        p.n--;
+    }
+    while (p.n && (s[p.at + p.n - 1] == ' ' || s[p.at + p.n - 1] == '.'))
+        p.n--;
+    if (!p.n || *n == PIECES_MAX)
+        return;
+    p.is_new = begins_new(s + p.at, p.n);
+    p.is_bare = is_bare(r, s + p.at, p.n);
+    v[(*n)++] = p;
+}
+
+static size_t split(struct reader *r, const char *s, size_t n, struct piece ret[PIECES_MAX])
+{
+    struct value values[64];
+    size_t n_values = values_find(s, n, values, 64), count = 0, from = 0;
+    for (size_t i = 0; i < n;) {
+        size_t len = is_in_value(values, n_values, i) ? 0 : separator(s, n, i);
+        size_t left = len;
+        if (!len && s[i] == ' ' && i - from > 8)
+            len = conjunction(s, n, i);
+        if (!len) {
+            i++;
+            continue;
+        }
+        piece_add(r, ret, &count, s, (struct piece){from, i - from, false, false});
+        from = i + (left ? len : 1); /* a conjunction stays with what it begins */
+        i += len;
+    }
+    piece_add(r, ret, &count, s, (struct piece){from, n - from, false, false});
+    return count;
+}
+
+/* Joins pieces that mean nothing apart, in place. */
+static size_t join(struct piece *v, size_t n)
+{
+    size_t out = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct piece *last = out ? &v[out - 1] : NULL;
+        size_t whole = last ? v[i].at + v[i].n - last->at : 0;
+        bool is_part = v[i].is_bare || (!v[i].is_new && !last) || (last && !v[i].is_new);
+        if (last && is_part && whole <= JOINED_BYTES_MAX) {
+            last->n = whole;
+            last->is_bare = last->is_bare && v[i].is_bare;
+        } else {
+            v[out++] = v[i];
+        }
+    }
+    return out;
+}
+
+/* ---- a clause's worth ---- */
+
+static const struct {
+    enum fact_kind kind;
+    int weight;
+} of_value[] = {
+    [VALUE_URL] = {FACT_IDENTIFIER, 64},   [VALUE_EMAIL] = {FACT_IDENTIFIER, 66},
+    [VALUE_PATH] = {FACT_IDENTIFIER, 64},  [VALUE_HOST] = {FACT_IDENTIFIER, 64},
+    [VALUE_IDENT] = {FACT_IDENTIFIER, 64}, [VALUE_VERSION] = {FACT_IDENTIFIER, 62},
+    [VALUE_PHONE] = {FACT_IDENTIFIER, 66}, [VALUE_MONEY] = {FACT_NUMBER, 54},
+    [VALUE_DATE] = {FACT_DATE, 50},        [VALUE_TIME] = {FACT_DATE, 46},
+    [VALUE_NUMBER] = {FACT_NUMBER, 36},    [VALUE_YEAR] = {FACT_DATE, 26},
+    [VALUE_QUOTE] = {FACT_NAME, 32},       [VALUE_NAME] = {FACT_NAME, 28},
+};
+
+/* Where `phrase` stands in the plain form; *ret_value: what follows it, or what its * covers. */
+static bool phrase_in(const struct plain *p, const char *phrase, size_t ret_value[2])
+{
+    bool is_begin = phrase[0] == '^';
+    phrase += is_begin;
+    const char *star = strchr(phrase, '*');
+    size_t head = star ? (size_t)(star - phrase) : strlen(phrase);
+    const char *from = p->s;
+    if (is_begin) {
+        size_t skip = phrase[0] == ' ' ? 0 : 1;
+        if (p->n < head + skip || memcmp(p->s + skip, phrase, head) != 0)
+            return false;
+        from += skip;
+    } else if (!(from = memmem(p->s, p->n, phrase, head))) {
+        return false;
+    }
+    size_t begin = (size_t)(from - p->s) + head, end = p->n;
+    if (star) {
+        const char *tail = memmem(p->s + begin, p->n - begin, star + 1, strlen(star + 1));
+        if (!tail)
+            return false;
+        end = (size_t)(tail - p->s);
+    }
+    while (end > begin && p->s[end - 1] == ' ')
+        end--;
+    ret_value[0] = p->at[begin];
+    ret_value[1] = end > begin ? p->at[end] : p->at[begin];
+    return true;
+}
+
+/* The heaviest phrase; NULL: none, or one that says there is nothing here (weight 0). */
+static const struct phrase *phrase_of(const struct clause *c, size_t ret_value[2])
+{
+    const struct phrase *best = NULL;
+    for (size_t i = 0; i < n_phrases; i++) {
+        size_t value[2];
+        bool is_ascii = (unsigned char)phrases[i].text[strspn(phrases[i].text, "^ ")] < 0x80;
+        if ((is_ascii ? !c->flags : !c->is_cjk) ||
+            (best && phrases[i].weight && phrases[i].weight <= best->weight))
+            continue;
+        if (!phrase_in(&c->plain, phrases[i].text, value))
+            continue;
+        if (!phrases[i].weight)
+            return NULL;
+        best = &phrases[i];
+        ret_value[0] = value[0];
+        ret_value[1] = value[1];
+    }
+    return best;
+}
+
+static int penalty(const struct clause *c)
+{
+    return (c->is_question ? 24 : 0) + (c->is_supposed ? 16 : 0);
+}
+
+/* For exact values: kind and weight of the best, more for what has a key and is one's own. */
+static int value_weight(const struct clause *c, const struct fact *f, enum fact_kind *ret_kind)
+{
+    int best = 0, n = 0;
+    for (size_t i = 0; i < c->n_values; i++) {
+        int weight = of_value[c->values[i].kind].weight;
+        n += weight >= 36;
+        if (weight > best) {
+            best = weight;
+            *ret_kind = of_value[c->values[i].kind].kind;
+        }
+    }
+    if (!best)
+        return 0;
+    bool has_thing = false;
+    for (int i = 0; i < f->n_pairs; i++)
+        has_thing = has_thing || key_is_thing(f->pairs[i].key);
+    best += has_thing ? 14 : f->n_pairs ? 6 : 0;
+    best = has_thing && best < 68 ? 68 : best;
+    best += c->is_first_person ? 8 : 0;
+    best += n > 3 ? 6 : n > 1 ? 2 * (n - 1) : 0;
+    return best - (c->is_ask ? 20 : 0);
+}
+
+/* Nothing exact, but a person speaks of himself: weak, and not of his thoughts. */
+static int own_weight(const struct clause *c)
+{
+    static const char *const thoughts[] = {" i think ",
+                                           " i guess ",
+                                           " i wonder ",
+                                           " i mean ",
+                                           " i see ",
+                                           " i hope ",
+                                           " i'd like to know ",
+                                           " i was wondering ",
+                                           " i want to know ",
+                                           " i suppose ",
+                                           " i know ",
+                                           " i agree ",
+                                           " i feel ",
+                                           " i understand ",
+                                           " i'm wondering ",
+                                           " i'm curious ",
+                                           " i am curious ",
+                                           " let me ",
+                                           " tell me ",
+                                           " i just ",
+                                           " i'm not sure ",
+                                           "我想",
+                                           "我觉得",
+                                           "我认为",
+                                           "我猜",
+                                           "我知道",
+                                           "我明白",
+                                           "我好奇",
+                                           "我在想",
+                                           NULL};
+    if (!c->is_first_person || c->is_question || c->is_ask || clause_content(c) < 2)
+        return 0;
+    for (size_t i = 0; thoughts[i]; i++)
+        if (memmem(c->plain.s, c->plain.n, thoughts[i], strlen(thoughts[i])))
+            return 0;
+    bool is_not = c->flags & W_NOT || (c->is_cjk && zh_find(zh_nots, c->s, c->n));
+    return is_not ? 46 : 36;
+}
+
+static bool is_about_health(const struct clause *c)
+{
+    return c->flags & W_HEALTH || (c->is_cjk && zh_find(zh_health, c->s, c->n));
+}
+
+/* kind, weight and pairs of what a person says; weight 0: nothing. */
+static void weigh_user(const struct clause *c, struct fact *f)
+{
+    f->n_pairs = clause_keys(c, f->pairs);
+    size_t value[2];
+    const struct phrase *phrase = phrase_of(c, value);
+    enum fact_kind kind = FACT_SELF;
+    int weight = value_weight(c, f, &kind);
+    if (phrase && phrase->key[0] && value[1] > value[0] && value[1] - value[0] < FACT_WAS_BYTES) {
+        f->n_pairs = pair_add(f->pairs, 0, phrase->key, c->s + value[0], value[1] - value[0]);
+    }
+    if (phrase && phrase->weight > weight) {
+        int extra = weight ? 3 : 0;
+        weight = phrase->weight + extra - (c->is_ask ? 10 : 0);
+        kind = phrase->kind;
+    }
+    if (f->n_pairs && c->flags & W_FIRST && weight < 70 && !c->is_ask) {
+        kind = weight < 46 ? FACT_SELF : kind;
+        weight = 70;
+    }
+    if (is_about_health(c) && (phrase || c->is_first_person) && !c->is_ask && weight < 91) {
+        weight = 91;
+        kind = FACT_SELF;
+    }
+    if (!weight) {
+        weight = own_weight(c);
+        kind = FACT_SELF;
+    }
+    f->kind = kind;
+    f->weight = weight ? weight + (c->is_marked ? 10 : 0) - penalty(c) : 0;
+}
+
+static void weigh_assistant(const struct clause *c, struct fact *f)
+{
+    f->n_pairs = clause_keys(c, f->pairs);
+    f->weight = (value_weight(c, f, &f->kind) - penalty(c)) / 2;
+    if (f->kind == FACT_NAME)
+        f->weight = 0;
+}
+
+/* ---- the fact itself ---- */
+
+/* [*at, *at + *n) of the clause: at most FACT_BYTES_MAX, around what matters at `anchor`. */
+static void narrow(const struct clause *c, size_t anchor, size_t *at, size_t *n)
+{
+    if (*n <= FACT_BYTES_MAX)
+        return;
+    size_t from = *at, end = *at + *n;
+    if (anchor > from + FACT_BYTES_MAX / 3) {
+        from = anchor - FACT_BYTES_MAX / 3;
+        while (from < anchor && c->s[from - 1] != ' ' && ((unsigned char)c->s[from] & 0xC0) == 0x80)
+            from++;
+        size_t word = from;
+        while (word < anchor && c->s[word] != ' ')
+            word++;
+        from = word < anchor ? word + 1 : from;
+    }
+    if (end - from > FACT_BYTES_MAX) {
+        end = from + FACT_BYTES_MAX;
+        while (end > from && ((unsigned char)c->s[end] & 0xC0) == 0x80)
+            end--;
+        size_t word = end;
+        while (word > anchor && c->s[word] != ' ')
+            word--;
+        end = word > anchor && word > from ? word : end;
+    }
+    *at = from;
+    *n = end - from;
+}
+
+/* The first exact value that is worth most, else the beginning. */
+static size_t anchor_of(const struct clause *c)
+{
+    size_t best = 0;
+    int weight = 0;
+    for (size_t i = 0; i < c->n_values; i++)
+        if (of_value[c->values[i].kind].weight > weight &&
+            c->values[i].n <= FACT_BYTES_MAX * 2 / 3) {
+            weight = of_value[c->values[i].kind].weight;
+            best = c->values[i].at;
+        }
+    return best;
+}
+
+/* An exact value that the ends cut would be another value: it leaves with its piece. */
+static void leave_cut_values(const struct clause *c, size_t *at, size_t *n)
+{
+    for (size_t i = 0; i < c->n_values; i++) {
+        size_t from = c->values[i].at, to = from + c->values[i].n;
+        if (from < *at && to > *at) {
+            size_t end = *at + *n;
+            *at = to < end ? to : end;
+            *n = end - *at;
+        }
+        if (from < *at + *n && to > *at + *n)
+            *n = from > *at ? from - *at : 0;
+    }
+    while (*n && c->s[*at] == ' ') {
+        (*at)++;
+        (*n)--;
+    }
+    while (*n && (c->s[*at + *n - 1] == ' ' || c->s[*at + *n - 1] == ','))
+        (*n)--;
+}
+
+static int clause_add(struct reader *r, bool is_question, bool is_marked)
+{
+    struct clause *c = &r->clause;
+    struct fact f = {.role = r->m->role, .row = r->m->row};
+    c->is_question = c->is_question || is_question;
+    c->is_marked = is_marked;
+    if (f.role == MEMORY_USER)
+        weigh_user(c, &f);
+    else
+        weigh_assistant(c, &f);
+    if (f.weight < WEIGHT_MIN)
+        return 0;
+    size_t at = 0, n = c->n;
+    narrow(c, anchor_of(c), &at, &n);
+    leave_cut_values(c, &at, &n);
+    if (n < 4)
+        return 0;
+    return facts_list_add(r->list, &f, c->s + at, n);
+}
+
+/* Bytes of s[0, n) that are a lead-in, 0: none. */
+static size_t lead_in(struct reader *r, const char *s, size_t n, bool *ret_mark)
+{
+    struct plain *p = &r->clause.plain;
+    plain_of(p, s, n);
+    for (size_t i = 0; i < n_lead_ins; i++) {
+        size_t len = strlen(lead_ins[i].text);
+        if (p->n <= len + 2 || memcmp(p->s + 1, lead_ins[i].text, len) != 0)
+            continue;
+        size_t from = len + 1;
+        while (from < p->n && p->s[from] == ' ')
+            from++;
+        *ret_mark = *ret_mark || lead_ins[i].is_mark;
+        return p->at[from];
+    }
+    return 0;
+}
+
+static int sentence_read(struct reader *r, const char *s, size_t n)
+{
+    struct piece pieces[PIECES_MAX];
+    bool is_marked = false, is_asked = s[n - 1] == '?' || (n >= 3 && !memcmp(s + n - 3, "？", 3));
+    for (int i = 0; i < LEAD_INS_MAX; i++) {
+        size_t len = lead_in(r, s, n, &is_marked);
+        s += len;
+        n -= len;
+    }
+    if (is_marked)
+        r->marked_left = MARKED_SENTENCES;
+    size_t n_pieces = join(pieces, split(r, s, n, pieces));
+    for (size_t i = 0; i < n_pieces; i++) {
+        const char *from = s + pieces[i].at;
+        size_t len = pieces[i].n, skip;
+        for (int k = 0; k < LEAD_INS_MAX && (skip = lead_in(r, from, len, &is_marked)); k++) {
+            from += skip;
+            len -= skip;
+        }
+        if (!len)
+            continue;
+        clause_read(&r->clause, from, len);
+        int error = clause_add(r, is_asked && i + 1 == n_pieces, is_marked || r->marked_left > 0);
+        if (error)
+            return error;
+    }
+    r->marked_left -= r->marked_left > 0;
+    return 0;
+}
+
+static int part_read(struct reader *r, const char *s, size_t n)
+{
+    struct sentence_walk w;
+    sentence_walk_init(&w, s, n);
+    for (size_t at, len; sentence_next(&w, &at, &len);) {
+        int error = sentence_read(r, s + at, len);
+        if (error)
+            return error;
+    }
+    return 0;
+}
+
+static bool is_between(char c)
+{
+    return c == ' ' || c == '\n' || (unsigned char)c >= 0xC0;
+}
+
+static int message_read(struct reader *r)
+{
+    const char *s = r->m->text;
+    size_t n = r->m->n_text;
+    r->marked_left = 0;
+    if (n <= 2 * MESSAGE_HALF)
+        return n ? part_read(r, s, n) : 0;
+    /* Between lines, words or characters that aren't ASCII, so that no value is read by half. */
+    size_t head = MESSAGE_HALF, tail = n - MESSAGE_HALF;
+    while (head > 0 && !is_between(s[head]))
+        head--;
+    while (tail < n && !is_between(s[tail]))
+        tail++;
+    int error = part_read(r, s, head);
+    return error ? error : part_read(r, s + tail, n - tail);
+}
+
+int facts_extract(const struct said *v, size_t n, struct arena *a, struct facts *ret, struct err *e)
+{
+    struct facts_list list;
+    struct reader *r = calloc(1, sizeof *r);
+    int error = r ? 0 : ERR_NOMEM;
+    facts_list_init(&list);
+    for (size_t i = 0; i < n && !error; i++) {
+        r->m = &v[i];
+        r->list = &list;
+        if (v[i].role == MEMORY_USER || v[i].role == MEMORY_ASSISTANT)
+            error = message_read(r);
+    }
+    free(r);
+    if (!error)
+        error = facts_list_take(&list, SIZE_MAX, a, ret);
+    facts_list_done(&list);
+    return error ? err_set(e, error, "no memory for the facts of %zu messages", n) : 0;
+}
