@@ -31,6 +31,7 @@ enum kind {
     K_LISTEN,
     K_ORIGIN,
     K_CONTEXT,
+    K_SUMMARY,
     K_INT,
     K_SIZE,
     K_MODE,
@@ -86,7 +87,10 @@ static const struct option_row rows[] = {
      "of N blocks read from disk, compute one again when idle, 0: none (default 64)"},
     {"kv-type", K_KV, AT(kv_type), 0, 0, "f16|q8_0", "how keys and values are kept (default f16)"},
     {"context", K_CONTEXT, AT(context), 0, 0, "STRATEGY",
-     "what happens when a conversation outgrows the window: error"},
+     "what a conversation does that outgrows the window: error, window, summarise, retrieve, prune "
+     "or auto (default)"},
+    {"summary", K_SUMMARY, AT(summary), 0, 0, "HOW",
+     "who sums up what leaves: model, extract, or auto (default: the model from 1 B parameters on)"},
     {"embedding-model", K_LATER, 0, 0, 0, "FILE", "(reserved)"},
     {"chat-template", K_TEXT, AT(chat_template), 0, 0, "FILE|NAME", "instead of the model's own"},
     {"no-cache", K_NO_CACHE, AT(use_cache), 0, 0, NULL,
@@ -168,6 +172,14 @@ static int set_mode(int *to, const char *value, const char *where, struct err *e
     return 0;
 }
 
+static int set_summary(char **to, const char *value, const char *where, struct err *e)
+{
+    if (strcmp(value, "auto") && strcmp(value, "model") && strcmp(value, "extract"))
+        return err_set(e, ERR_INVAL, "%s is \"%s\"; auto, model or extract is expected", where,
+                       value);
+    return set_text(to, value, where, e);
+}
+
 static int set_context(char **to, const char *value, const char *where, struct err *e)
 {
     enum plan_strategy strategy;
@@ -230,6 +242,8 @@ static int set_value(const struct option_row *o, struct config *c, const char *v
         return set_origin(to, value, where, e);
     case K_CONTEXT:
         return set_context(to, value, where, e);
+    case K_SUMMARY:
+        return set_summary(to, value, where, e);
     case K_INT:
         return set_int(o, to, value, where, e);
     case K_SIZE:
@@ -505,7 +519,8 @@ void config_done(struct config *c)
 {
     char **texts[] = {&c->config_path,  &c->model,       &c->chat_template, &c->isa,
                       &c->socket_path,  &c->state_dir,   &c->cache_dir,     &c->listen,
-                      &c->api_key_file, &c->cors_origin, &c->context};
+                      &c->api_key_file, &c->cors_origin, &c->context,
+                      &c->summary};
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         free(*texts[i]);
         *texts[i] = NULL;

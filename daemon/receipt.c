@@ -81,23 +81,15 @@ static bool has_row(const struct turn_window *w, int64_t row)
     return false;
 }
 
-/* The window before the cut in force, rendered. */
-static int load_before(const struct context *c, struct turn *old, struct http_error *error)
+/* The window as it was under the cut before, rendered. */
+static int load_before(const struct context *c, int64_t before, struct turn *old,
+                       struct http_error *error)
 {
-    struct memory_message anchor;
-    struct memory_cut before;
-    struct err e;
-    const struct memory_cut *cut = &c->t->window.cut;
-    int64_t row = MEMORY_WHOLE_PATH;
-    if (memory_message_by_row(c->h->memory, cut->anchor, &anchor, &old->arena, &e))
-        return e.code;
-    if (anchor.parent && memory_cut_find(c->h->memory, anchor.parent, &before, &old->arena, &e) == 0)
-        row = before.row;
     int rc = 0;
     if (c->instructions)
         rc = prepare_add(old, CHAT_SYSTEM, c->instructions, strlen(c->instructions), error);
     if (rc == 0)
-        rc = window_load(c->h, old, cut->anchor, row, error);
+        rc = window_load(c->h, old, c->tip, before, error);
     return rc ? rc : prepare_render(c->h, old, error);
 }
 
@@ -117,17 +109,35 @@ static void compare(const struct context *c, const struct turn *old)
     r->before = r->used + had - (int)t->window.starts[t->window.n - c->n_inputs];
 }
 
-/* The cut in force was made at the answer that this turn's messages follow: no reply has told of it
- * yet. */
+/* The newest answer above this turn's messages was read under another cut: no reply has told of this
+ * one yet. */
+static bool is_news(const struct context *c, int64_t *ret_before)
+{
+    struct memory_message m = {.parent = c->tip};
+    struct memory_turn last;
+    struct err e;
+    if (!c->t->window.has_cut || c->t->receipt.is_live_cut)
+        return false;
+    do {
+        if (m.parent == 0 ||
+            memory_message_by_row(c->h->memory, m.parent, &m, &c->t->arena, &e))
+            return false;
+    } while (m.role != MEMORY_ASSISTANT);
+    if (memory_turn_get(c->h->memory, m.row, &last, &c->t->arena, &e))
+        return false; /* imported */
+    *ret_before = last.cut ? last.cut : MEMORY_WHOLE_PATH;
+    return last.cut != c->t->window.cut.row;
+}
+
 static void fill_ahead(const struct context *c)
 {
     struct http_error error = {.status = 0};
-    const struct turn_window *w = &c->t->window;
-    if (!w->has_cut || w->cut.anchor != c->tip || c->t->receipt.is_live_cut)
+    int64_t before;
+    if (!is_news(c, &before))
         return;
     c->t->receipt.is_ahead_cut = true;
     struct turn *old = turn_new_background(c->h->d, c->t->owner, c->t->cancel);
-    if (old && load_before(c, old, &error) == 0)
+    if (old && load_before(c, before, old, &error) == 0)
         compare(c, old);
     turn_free(old);
 }

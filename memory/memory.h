@@ -193,6 +193,7 @@ struct memory_turn {
      * stored one). */
     int miss_at;
     int64_t miss_message;
+    int64_t cut; /* row of the cut under which its window was read (memory/window.h), 0: none */
 };
 /* Text, status, finish, generated ids under `render`, the turn's statistics and the stored
  * response, in one transaction. */
@@ -346,6 +347,10 @@ struct memory_block_pinned {
 int memory_block_pins(struct memory *m, struct memory_block_pinned **ret, size_t *ret_n,
                 struct err *e) MUST_USE;
 
+/* Blocks that were computed for a conversation ahead of a turn: the next message's deletion takes
+ * them along. ERR_NOTFOUND: it was deleted. */
+int memory_blocks_add(struct memory *m, int64_t conversation, const uint8_t *blocks, size_t n,
+                      struct err *e) MUST_USE;
 /* All that a conversation (a row) uses; the caller frees *ret[*ret_n * HASH_BYTES]. ERR_NOMEM. */
 int memory_blocks_list(struct memory *m, int64_t conversation, uint8_t **ret, size_t *ret_n,
                        struct err *e) MUST_USE;
