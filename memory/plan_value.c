@@ -58,7 +58,8 @@ static bool is_word(uint32_t c)
     if (c < 0x80)
         return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
     return (c >= 0xC0 && c < 0x2000 && c != 0xD7 && c != 0xF7) || is_cjk(c) ||
-           (c >= 0xFF10 && c <= 0xFF5A);
+           (c >= 0xFF10 && c <= 0xFF19) || (c >= 0xFF21 && c <= 0xFF3A) ||
+           (c >= 0xFF41 && c <= 0xFF5A); /* full-width digits and letters */
 }
 
 /* The character at *i, or 0xFFFD for bytes that are none; moves *i past it. */
