@@ -11,12 +11,14 @@
  */
 #include "daemon/ahead_summary.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "daemon/ahead.h"
 #include "daemon/config.h"
 #include "daemon/context.h"
+#include "daemon/limits.h"
 #include "daemon/prepare.h"
 #include "daemon/window.h"
 
