@@ -118,22 +118,63 @@ static void print_disk(const json *disk)
     print_bytes(number(disk, "bytes"));
     fputs(" of ", stdout);
     print_bytes(number(disk, "limit_bytes"));
-    printf(" in %.0f blocks (%.0f read, %.0f written)%s\n", number(disk, "blocks"),
+    /* The reserve begins before the limit. */
+    if (json_get(disk, "effective_bytes", NULL) &&
+        number(disk, "effective_bytes") < number(disk, "limit_bytes")) {
+        fputs(", now ", stdout);
+        print_bytes(number(disk, "effective_bytes"));
+    }
+    printf(" in %.0f blocks (%.0f read, %.0f written)%s\n           ", number(disk, "blocks"),
            number(disk, "read"), number(disk, "written"),
            json_bool(json_get(disk, "paused", NULL)) ? paused : "");
+    print_bytes(number(disk, "free_bytes"));
+    fputs(" are free there, ", stdout);
+    print_bytes(number(disk, "reserve_bytes"));
+    puts(" of them kept for the history");
+}
+
+/* A daemon of before has no account. */
+static void print_account(const json *memory)
+{
+    if (!json_get(memory, "buffers_bytes", NULL))
+        return;
+    fputs("memory     ", stdout);
+    print_bytes(number(memory, "limit_bytes"));
+    fputs(json_bool(json_get(memory, "is_default", NULL)) ? " (default): weights " : ": weights ",
+          stdout);
+    print_bytes(number(memory, "weights_bytes"));
+    fputs(", vectors ", stdout);
+    print_bytes(number(memory, "vectors_bytes"));
+    fputs(", buffers ", stdout);
+    print_bytes(number(memory, "buffers_bytes"));
+    fputs(", KV ", stdout);
+    print_bytes(number(memory, "kv_bytes_max"));
+    putchar('\n');
+}
+
+static void print_kv(const json *memory)
+{
+    const json *pressure = json_get(memory, "pressure", NULL);
+    double allowed = number(memory, "kv_allowed_bytes");
+    fputs("KV         live ", stdout);
+    print_bytes(number(memory, "kv_live_bytes"));
+    fputs(", cached ", stdout);
+    print_bytes(number(memory, "kv_cached_bytes"));
+    printf(", in %.0f blocks (%.0f evicted)\n", number(memory, "kv_blocks"),
+           number(memory, "kv_evicted"));
+    if (allowed > 0 && allowed < number(memory, "kv_bytes_max")) {
+        printf("           memory is short (%.0f %% of the last 10 s): no more than ",
+               number(pressure, "some_avg10"));
+        print_bytes(allowed);
+        putchar('\n');
+    }
 }
 
 static void print_store(const json *j)
 {
     const json *memory = json_get(j, "memory", NULL), *history = json_get(j, "history", NULL);
-    fputs("memory     weights ", stdout);
-    print_bytes(number(memory, "weights_bytes"));
-    fputs(", cache ", stdout);
-    print_bytes(number(memory, "kv_bytes"));
-    fputs(" of ", stdout);
-    print_bytes(number(memory, "kv_bytes_max"));
-    printf(" in %.0f blocks (%.0f evicted)\n", number(memory, "kv_blocks"),
-           number(memory, "kv_evicted"));
+    print_account(memory);
+    print_kv(memory);
     print_disk(json_get(j, "disk", NULL));
     if (!history)
         return;

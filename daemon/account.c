@@ -139,8 +139,8 @@ static bool has_answer(const struct known *k, const struct turn *t, size_t i, bo
     return false;
 }
 
-/* The newest of the owner's windows that shares one of the last answers, with its question or
- * (any_before) alone. */
+/* Of the owner's windows that share one of the last answers, with its question or (any_before)
+ * alone, the one that begins most like this one. */
 static const struct known *book_relative(const struct account *a, const struct turn *t,
                                          bool any_before)
 {
@@ -149,14 +149,19 @@ static const struct known *book_relative(const struct account *a, const struct t
     int n_left = TELLING_ANSWERS;
     for (size_t i = w->n; i-- > 1 && n_left > 0;) {
         const struct known *best = NULL;
+        size_t n_best = 0;
         if (w->v[i].role != CHAT_ASSISTANT || (any_before && w->v[i].n_text < TELLING_BYTES))
             continue;
         n_left--;
-        for (size_t k = 0; k < BOOK_WINDOWS; k++)
-            if (a->book[k].used && a->book[k].owner == owner &&
-                (!best || a->book[k].used > best->used) &&
-                has_answer(&a->book[k], t, i, any_before))
-                best = &a->book[k];
+        for (const struct known *k = a->book; k < a->book + BOOK_WINDOWS; k++) {
+            if (!k->used || k->owner != owner || !has_answer(k, t, i, any_before))
+                continue;
+            size_t n = common(k->marks, k->n, t->marks, w->n);
+            if (!best || n > n_best || (n == n_best && k->used > best->used)) {
+                best = k;
+                n_best = n;
+            }
+        }
         if (best)
             return best;
     }
@@ -176,13 +181,17 @@ static void book_look(const struct account *a, const struct turn *t, struct like
 {
     const struct turn_window *w = &t->window;
     uint64_t owner = owner_key(t->owner);
+    bool goes_on = false; /* one that has the most in common has more behind it */
     for (size_t i = 0; i < BOOK_WINDOWS; i++) {
         const struct known *k = &a->book[i];
         size_t n = k->used && k->owner == owner ? common(k->marks, k->n, t->marks, w->n) : 0;
+        if (n > ret->n_same)
+            goes_on = false;
         ret->n_same = n > ret->n_same ? n : ret->n_same;
+        goes_on = goes_on || (n == ret->n_same && n < k->n);
     }
     ret->differs = ret->n_same;
-    for (size_t i = 0; i < ret->n_same; i++)
+    for (size_t i = 0; i < ret->n_same && goes_on; i++)
         ret->is_relative = ret->is_relative || w->v[i].role == CHAT_USER;
     if (ret->is_relative)
         return;
@@ -209,7 +218,7 @@ static void look(struct history *h, struct turn *t, struct likeness *ret)
     if (n_bytes >= MARK_BYTES) {
         ret->n_same = common(last, n_bytes / MARK_BYTES, t->marks, t->window.n);
         ret->differs = ret->n_same;
-        ret->is_relative = true;
+        ret->is_relative = ret->n_same < n_bytes / MARK_BYTES;
     } else if (h->account) {
         book_look(h->account, t, ret);
     }
@@ -288,6 +297,8 @@ static enum miss judge(struct history *h, struct turn *t, int *ret_at)
         n_read = w->starts[n - 1]; /* it was written here, so what is before it was read */
     if (n_read > n_cached + SLACK_TOKENS)
         return MISS_EVICTED;
+    if ((int)like.n_same > *ret_at && like.n_same < w->n)
+        *ret_at = (int)like.n_same; /* what is before it was only not kept to its end */
     if (!like.is_relative || like.differs >= n || w->starts[like.differs + 1] <= n_cached)
         return MISS_NEW;
     *ret_at = (int)like.differs;

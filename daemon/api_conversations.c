@@ -237,7 +237,7 @@ int api_conversation_delete(struct history *h, struct request *r, const struct r
     json_set_str(o, "id", args->v[0]);
     json_set_str(o, "object", "conversation.deleted");
     json_set_bool(o, "deleted", true);
-    forget_and_reply(h, r, o, &gone);
+    forget_and_reply(h, r, o, NULL, &gone);
     return HANDLED;
 }
 
@@ -326,20 +326,39 @@ int api_item_get(struct history *h, struct request *r, const struct route_args *
     return rc;
 }
 
-/* Answers with the conversation, as OpenAI does. What followed the item then follows the one before
- * it. */
+/* Without a turn that runs there: it would read on with what was deleted. */
+static int item_delete(struct call *k, const struct route_args *args, struct http_error *ret)
+{
+    struct err e;
+    struct memory_removed gone;
+    struct memory_message m = {0};
+    bool is_parked;
+    int rc = find_item(k, args, &m, ret);
+    if (rc)
+        return rc;
+    if (!history_claim(k->h, k->c.row, k->r, &is_parked))
+        return is_parked ? PARKED : out_of_memory(ret);
+    rc = memory_message_remove(k->h->memory, k->r->owner, m.id, &gone, &e);
+    history_release(k->h, k->c.row);
+    if (rc)
+        return items_error(ret, &e, "item_id");
+    const bool is_read =
+        memory_conversation_by_row(k->h->memory, k->c.row, &k->c, &k->arena, &e) == 0;
+    json *o = is_read ? conversation_json(&k->c) : json_object();
+    json *hearth = (json *)(uintptr_t)json_get(o, "hearth", NULL); /* o is ours */
+    json *removed = json_set(hearth ? hearth : o, "removed", json_object());
+    forget_and_reply(k->h, k->r, o, removed, &gone);
+    return HANDLED;
+}
+
+/* Answers with the conversation, as OpenAI does, and in hearth.removed what went. What followed the item
+ * then follows the one before it. */
 int api_item_delete(struct history *h, struct request *r, const struct route_args *args,
                     struct http_error *ret)
 {
-    struct err e;
     struct call k;
-    struct memory_message m = {0};
     call_init(&k, h, r);
-    int rc = find_item(&k, args, &m, ret);
-    if (rc == 0 && memory_message_remove(h->memory, r->owner, m.id, &e))
-        rc = items_error(ret, &e, "item_id");
-    if (rc == 0)
-        rc = reply_conversation(&k, k.c.row, ret);
+    int rc = item_delete(&k, args, ret);
     call_done(&k);
     return rc;
 }

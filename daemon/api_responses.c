@@ -487,7 +487,7 @@ int api_response_delete(struct history *h, struct request *r, const struct route
     json_set_str(o, "id", args->v[0]);
     json_set_str(o, "object", "response");
     json_set_bool(o, "deleted", true);
-    forget_and_reply(h, r, o, &gone);
+    forget_and_reply(h, r, o, NULL, &gone);
     return HANDLED;
 }
 

@@ -80,6 +80,10 @@ struct daemon {
     _Atomic(struct engine *) engine; /* NULL until loaded */
     int ctx;                        /* positions a turn may have; set before `engine` */
     struct mailbox loop, history, worker;
+    /* Blocks that conversations pin, by any model: read by the history thread before the worker
+     * begins, which takes them. */
+    struct memory_block_pinned *pins; /* [n_pins] */
+    size_t n_pins;
     atomic_int pass_abort;          /* interrupts the running pass: see worker.h */
     atomic_int is_proving;          /* no turn runs, blocks are verified: a turn that comes
                                      * interrupts that */

@@ -1,21 +1,33 @@
-/* Deletions on their way to the worker and back. History thread. See forget.h. */
+/* Deletions on their way to the worker and back. See forget.h. */
 #include "daemon/forget.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/log.h"
+#include "base/paths.h"
 
-static void answer(struct history *h, const struct forget *f)
+static void forget_free(struct forget *f)
+{
+    json_free(f->reply);
+    memory_removed_done(&f->what);
+    free(f);
+}
+
+/* ---- the history thread's side ---- */
+
+static void answer(struct history *h, struct forget *f)
 {
     const struct request to = {.conn = f->conn, .is_turn = f->is_turn};
-    json *hearth = json_set(f->reply, "hearth", json_object());
-    json_set_int(hearth, "messages", f->n_messages);
-    json_set_int(hearth, "blocks", (int64_t)f->gone.n_blocks);
-    json_set_int(hearth, "kv_bytes", (int64_t)f->gone.bytes);
+    json *account = f->account ? f->account : json_set(f->reply, "hearth", json_object());
+    json_set_int(account, "messages", f->what.n_messages);
+    json_set_int(account, "blocks", (int64_t)f->gone.n_blocks);
+    json_set_int(account, "kv_bytes", (int64_t)f->gone.bytes);
     /* true: another program reads the database, and the text leaves its write-ahead log once it
      * doesn't. */
-    json_set_bool(hearth, "remains", memory_has_remains(h->memory));
+    json_set_bool(account, "remains", memory_has_remains(h->memory));
     history_reply_json(h, &to, 200, f->reply);
+    f->reply = NULL;
 }
 
 /* false: the worker has ended, or there is no memory; nothing was taken. */
@@ -30,39 +42,112 @@ static bool post(struct history *h, const struct forget *what)
         free(f);
         return false;
     }
-    h->n_turns_out++;
+    h->n_turns_out += f->is_counted;
     return true;
 }
 
-void forget_and_reply(struct history *h, const struct request *r, json *reply,
-                      struct memory_removed *gone)
+static bool is_empty(const struct memory_removed *gone)
 {
-    const struct forget f = {.conn = r->conn,
-                             .is_turn = r->is_turn,
-                             .reply = reply,
-                             .n_messages = gone->n_messages,
-                             .blocks = gone->blocks,
-                             .n_blocks = gone->n_blocks};
-    if (gone->n_blocks > 0 && post(h, &f))
-        return;
-    if (gone->n_blocks > 0)
-        log_warn("%zu blocks of a deleted conversation stay in the cache until they age out",
-                 gone->n_blocks);
-    answer(h, &f);
-    free(gone->blocks);
+    return gone->n_blocks == 0 && gone->n_unpinned == 0;
 }
 
-void forget_blocks(struct history *h, uint8_t *blocks, size_t n_blocks)
+void forget_and_reply(struct history *h, const struct request *r, json *reply, json *account,
+                      struct memory_removed *gone)
 {
-    const struct forget f = {.blocks = blocks, .n_blocks = n_blocks};
-    if (n_blocks == 0 || !post(h, &f))
-        free(blocks);
+    struct forget f = {.conn = r->conn,
+                       .is_turn = r->is_turn,
+                       .reply = reply,
+                       .account = account,
+                       .is_counted = true,
+                       .what = *gone};
+    if (!is_empty(gone) && post(h, &f))
+        return;
+    if (!is_empty(gone))
+        log_warn("%zu blocks of what was deleted stay in the cache until the next start",
+                 gone->n_blocks);
+    answer(h, &f);
+    memory_removed_done(&f.what);
+}
+
+void forget_removed(struct history *h, struct memory_removed *gone)
+{
+    const struct forget f = {.is_counted = true, .what = *gone};
+    if (is_empty(gone) || !post(h, &f))
+        memory_removed_done(gone);
+}
+
+void forget_replay(struct history *h)
+{
+    struct err e;
+    struct forget f = {0};
+    if (memory_gone_read(h->memory, &f.what, &e)) {
+        log_warn("what was deleted before is looked for at the next start: %s", e.text);
+        return;
+    }
+    if (is_empty(&f.what))
+        return;
+    log_info("%zu blocks of what was deleted before leave the cache", f.what.n_blocks);
+    if (!post(h, &f))
+        memory_removed_done(&f.what);
 }
 
 void forget_done(struct history *h, struct forget *f)
 {
+    struct err e;
+    h->n_turns_out -= f->is_counted;
+    if (f->is_done && memory_gone_done(h->memory, f->what.batch, &e))
+        log_warn("what was deleted is looked for again at the next start: %s", e.text);
     if (f->reply)
         answer(h, f);
-    free(f->blocks);
-    free(f);
+    forget_free(f);
+}
+
+/* ---- the worker's side ---- */
+
+/* Without a tier: whether an earlier run with one may have left files. */
+static bool has_files(const struct daemon *d)
+{
+    const char *dir = d->config->cache_dir;
+    char *path = dir ? path_join(dir, "kv") : NULL;
+    const bool has = dir && (!path || access(path, F_OK) == 0);
+    free(path);
+    return has;
+}
+
+static void give_back(struct forget *f)
+{
+    f->mail.kind = MAIL_FORGOTTEN;
+    if (mailbox_push(&f->d->history, &f->mail))
+        return;
+    if (f->is_counted)
+        log_error("worker: the history thread has ended before its deletions");
+    forget_free(f);
+}
+
+static void on_done(void *ctx, bool is_done)
+{
+    struct forget *f = ctx;
+    f->is_done = is_done && f->gone.n_failed == 0;
+    give_back(f);
+}
+
+void forget_run(struct daemon *d, struct cache *cache, struct forget *f)
+{
+    struct cache_stats s = {0};
+    struct err e;
+    f->d = d;
+    f->gone = (struct cache_removed){0};
+    if (!cache) {
+        give_back(f);
+        return;
+    }
+    cache_unpin(cache, f->what.unpinned, f->what.n_unpinned);
+    cache_remove(cache, f->what.blocks, f->what.n_blocks, &f->gone);
+    cache_stats(cache, &s);
+    atomic_store(&d->n.kv_blocks, s.n_blocks + s.n_tails);
+    atomic_store(&d->n.kv_bytes, s.bytes_used);
+    if (!s.has_disk)
+        on_done(f, !has_files(d));
+    else if (cache_sync(cache, on_done, f, &e))
+        give_back(f);
 }

@@ -1,10 +1,13 @@
 /*
- * What the cache forgets because a conversation was deleted.
+ * What the cache forgets because something was deleted.
  *
- *   history: rows go ──MAIL_FORGET──► worker: cache_remove ──MAIL_FORGOTTEN──► history: the reply
+ *   history: rows go,  ──MAIL_FORGET──► worker: cache_remove, ──MAIL_FORGOTTEN──► history: the
+ *   journal in the same                 the disk has done it                      journal's rows
+ *   transaction                                                                   go, the reply
  *
- * The reply to a deletion waits for the worker, so that it tells what went. While the model loads
- * that takes as long as loading does. A daemon that dies in between leaves blocks that age out.
+ * The reply to a deletion waits until the files have gone, so that it tells what went. While the
+ * model loads that takes as long as loading does. A daemon that dies in between finds the journal
+ * at its next start, and one that runs without the disk tier leaves it for one that has it.
  */
 #ifndef HEARTH_DAEMON_FORGET_H
 #define HEARTH_DAEMON_FORGET_H
@@ -19,19 +22,27 @@ struct forget {
     uint64_t conn;
     bool is_turn;     /* of the request */
     json *reply;      /* owned; NULL: nobody waits */
-    int64_t n_messages;
-    uint8_t *blocks;  /* owned, [n_blocks * HASH_BYTES] */
-    size_t n_blocks;
-    struct cache_removed gone; /* the worker's answer */
+    json *account;    /* in the reply: takes what went */
+    bool is_counted;  /* the history thread waits for it before it ends */
+    struct memory_removed what; /* owned */
+    /* The worker's answer. */
+    struct daemon *d;
+    struct cache_removed gone;
+    bool is_done; /* none of it is left on disk */
 };
 
-/* Answers a deletion with `reply` (taken), which gets a `hearth` of what went, once the blocks are
- * gone. gone->blocks are taken. */
-void forget_and_reply(struct history *h, const struct request *r, json *reply,
+/* Answers a deletion with `reply` (taken) once the blocks are gone; `account`, an object in it, or
+ * NULL for a new one named hearth, gets what went. What `gone` holds is taken. */
+void forget_and_reply(struct history *h, const struct request *r, json *reply, json *account,
                       struct memory_removed *gone);
-/* Forgets blocks (taken) of a conversation that was deleted while its answer was written. */
-void forget_blocks(struct history *h, uint8_t *blocks, size_t n_blocks);
+/* Forgets blocks (taken) that nobody waits for. */
+void forget_removed(struct history *h, struct memory_removed *gone);
+/* At the start: what the last run had no time for. */
+void forget_replay(struct history *h);
 /* The worker has answered. Takes f. */
 void forget_done(struct history *h, struct forget *f);
+
+/* The worker's part; cache NULL: there is none. f goes back when the disk is done. */
+void forget_run(struct daemon *d, struct cache *cache, struct forget *f);
 
 #endif

@@ -24,6 +24,7 @@
 #include "base/paths.h"
 #include "daemon/account.h"
 #include "daemon/forget.h"
+#include "daemon/keep.h"
 #include "daemon/limits.h"
 #include "daemon/room.h"
 #include "daemon/turn_end.h"
@@ -121,6 +122,10 @@ static const struct route {
     {"GET", "/v1/hearth/stats", api_stats, ANY_STATE},
     {"GET", "/v1/hearth/conversations/{}/savings", api_savings, ANY_STATE},
     {"POST", "/v1/hearth/verify", api_verify, NEEDS_MODEL},
+    {"GET", "/v1/hearth/cache", api_cache_list, NEEDS_MODEL},
+    {"POST", "/v1/hearth/cache/drop", api_cache_drop, NEEDS_MODEL},
+    {"POST", "/v1/hearth/cache/pin", api_cache_pin, NEEDS_MODEL},
+    {"POST", "/v1/hearth/cache/unpin", api_cache_unpin, NEEDS_MODEL},
     {"POST", "/v1/responses", api_response_create, NEEDS_MODEL},
     {"POST", "/v1/responses/input_tokens", api_input_tokens, NEEDS_MODEL},
     {"GET", "/v1/responses/{}", api_response_get, ANY_STATE},
@@ -398,8 +403,10 @@ static void handle_mail(struct history *h, struct mail *m)
         turn_end(h, (struct turn *)m);
         break;
     case MAIL_FORGOTTEN:
-        h->n_turns_out--;
         forget_done(h, (struct forget *)m);
+        break;
+    case MAIL_KEPT:
+        keep_done(h, (struct keep *)m);
         break;
     case MAIL_ROOM_MADE: /* who waited for it is handled once more */
         handle_all(h, room_take(h, m));
@@ -460,13 +467,28 @@ static void serve(struct history *h)
     handle_all(h, mailbox_take(&h->d->history)); /* refused, each with a 503 */
 }
 
+/* With the pins for the worker, which hasn't begun. */
+static int open_memory(struct history *h)
+{
+    struct daemon *d = h->d;
+    int rc = memory_open(self.path, &h->memory, &self.err);
+    if (rc == 0)
+        rc = memory_block_pins(h->memory, &d->pins, &d->n_pins, &self.err);
+    if (rc < 0) {
+        memory_close(h->memory);
+        h->memory = NULL;
+    }
+    return rc;
+}
+
 static void *run(void *arg)
 {
     struct history *h = arg;
-    self.rc = memory_open(self.path, &h->memory, &self.err);
+    self.rc = open_memory(h);
     sem_post(&self.opened);
     if (self.rc)
         return NULL;
+    forget_replay(h);
     serve(h);
     account_free(h->account);
     memory_close(h->memory);

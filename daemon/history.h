@@ -112,6 +112,15 @@ int api_stats(struct history *h, struct request *r, const struct route_args *arg
 int api_savings(struct history *h, struct request *r, const struct route_args *args,
                 struct http_error *ret);
 
+/* api_cache.c */
+int api_cache_list(struct history *h, struct request *r, const struct route_args *args,
+                   struct http_error *ret);
+int api_cache_drop(struct history *h, struct request *r, const struct route_args *args,
+                   struct http_error *ret);
+int api_cache_pin(struct history *h, struct request *r, const struct route_args *args,
+                  struct http_error *ret);
+int api_cache_unpin(struct history *h, struct request *r, const struct route_args *args,
+                    struct http_error *ret);
 /* api_verify.c */
 int api_verify(struct history *h, struct request *r, const struct route_args *args,
                struct http_error *ret);

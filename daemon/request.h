@@ -58,6 +58,8 @@ enum mail_kind {
     MAIL_FORGOTTEN,    /* worker → history: the same, done */
     MAIL_ROOM,         /* history → worker: the disk is full (daemon/room.h) */
     MAIL_ROOM_MADE,    /* worker → history: the same, done */
+    MAIL_KEEP,         /* history → worker: struct keep, accounts of blocks and orders about them */
+    MAIL_KEPT,         /* worker → history: the same, done */
     MAIL_REPLY,        /* any → loop: struct reply */
     MAIL_READY,        /* worker → loop: the state changed (loaded or failed) */
     MAIL_DISK,         /* disk → worker: a read or write is done (cache_take_mail) */

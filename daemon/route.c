@@ -24,6 +24,10 @@ static const struct route routes[] = {
     {"/v1/hearth/stats", ROUTE_GET, ROUTE_HISTORY},
     {"/v1/hearth/conversations/{}/savings", ROUTE_GET, ROUTE_HISTORY},
     {"/v1/hearth/verify", ROUTE_POST, ROUTE_HISTORY},
+    {"/v1/hearth/cache", ROUTE_GET, ROUTE_HISTORY},
+    {"/v1/hearth/cache/drop", ROUTE_POST, ROUTE_HISTORY},
+    {"/v1/hearth/cache/pin", ROUTE_POST, ROUTE_HISTORY},
+    {"/v1/hearth/cache/unpin", ROUTE_POST, ROUTE_HISTORY},
 };
 
 static bool matches(const char *pattern, const char *path)

@@ -21,6 +21,31 @@ static enum memory_status status_of(const struct turn *t)
                                                                 : MEMORY_FAILED;
 }
 
+/* The row of the message in the window that position `at` of the turn belongs to, 0: it isn't
+ * stored. Moves *i on. */
+static int64_t row_at(const struct turn *t, size_t at, size_t *i)
+{
+    const struct turn_window *w = &t->window;
+    const size_t n_before = w->n - t->store.n_inputs;
+    while (*i < w->n && w->starts[*i + 1] <= at)
+        ++*i;
+    if (*i == w->n)
+        return t->store.answer.row;
+    return *i >= n_before ? t->store.inputs[*i - n_before].row : w->rows[*i];
+}
+
+/* In which message each of the turn's blocks ends; NULL: not known. */
+static const int64_t *block_messages(struct turn *t)
+{
+    size_t i = 0;
+    if (!t->window.starts || t->n_blocks == 0 || t->window.n < t->store.n_inputs)
+        return NULL;
+    int64_t *rows = arena_array(&t->arena, t->n_blocks, sizeof *rows);
+    for (size_t b = 0; rows && b < t->n_blocks; b++)
+        rows[b] = row_at(t, (b + 1) * KV_BLOCK - 1, &i);
+    return rows;
+}
+
 static int store_answer(struct history *h, struct turn *t, struct err *e)
 {
     struct memory_turn statistics = account_statistics(t);
@@ -35,6 +60,7 @@ static int store_answer(struct history *h, struct turn *t, struct err *e)
         .n_ids = turn_n_stored_ids(t, engine_tok(h->engine)),
         .turn = &statistics,
         .blocks = t->blocks,
+        .block_messages = block_messages(t),
         .n_blocks = t->n_blocks,
     };
     answer.window = account_window(t, &answer.n_window_bytes);
@@ -46,12 +72,10 @@ static int store_answer(struct history *h, struct turn *t, struct err *e)
 static void forget_late(struct history *h, struct turn *t)
 {
     struct err e;
-    size_t n = 0;
-    if (t->n_blocks == 0 || memory_blocks_unused(h->memory, t->blocks, t->n_blocks, &n, &e))
-        return;
-    forget_blocks(h, t->blocks, n);
-    t->blocks = NULL;
-    t->n_blocks = 0;
+    struct memory_removed gone;
+    if (t->n_blocks > 0 &&
+        memory_blocks_gone(h->memory, t->blocks, t->n_blocks, &gone, &e) == 0)
+        forget_removed(h, &gone);
 }
 
 /* A stateless client sends the text back as its history: the chain with the answer in it leads to

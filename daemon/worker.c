@@ -14,6 +14,7 @@
 #include "daemon/budget.h"
 #include "daemon/config.h"
 #include "daemon/forget.h"
+#include "daemon/keep.h"
 #include "daemon/limits.h"
 #include "daemon/pressure.h"
 #include "daemon/request.h"
@@ -87,6 +88,28 @@ static int open_engine(struct work *w, uint64_t memory_bytes, struct err *e)
     return rc;
 }
 
+/* Before the disk tier learns what it has, and trims it. */
+static void set_pins(struct work *w, size_t n_turn_blocks)
+{
+    struct daemon *d = w->d;
+    const uint8_t *model = engine_info(w->engine)->fingerprint;
+    size_t n_refused = 0;
+    struct err e, why;
+    cache_set_turn_blocks(w->cache, n_turn_blocks);
+    for (size_t i = 0; i < d->n_pins; i++) {
+        if (memcmp(d->pins[i].model, model, HASH_BYTES) == 0 &&
+            cache_pin(w->cache, d->pins[i].block, 1, &e)) {
+            n_refused++;
+            why = e;
+        }
+    }
+    if (n_refused > 0)
+        log_warn("%zu stored pins have no effect in this run: %s", n_refused, why.text);
+    free(d->pins);
+    d->pins = NULL;
+    d->n_pins = 0;
+}
+
 /* Without it all else works; why there is none is said once. */
 static void open_disk(struct work *w)
 {
@@ -158,6 +181,7 @@ static int load(struct work *w, struct err *e)
         (rc = kv_pool_new(&info->kv, budget.n_blocks, &w->pool, e)) ||
         (rc = cache_new(w->pool, &w->cache, e)))
         return rc;
+    set_pins(w, (size_t)budget.ctx / KV_BLOCK + 2);
     open_disk(w);
     pressure_init(&w->pressure, NULL);
     d->ctx = budget.ctx;
@@ -201,27 +225,6 @@ static bool load_and_tell(struct work *w)
 
 /* ---- serving ---- */
 
-/* Without a model there is no cache, and what the disk has is left alone. */
-static void forget(struct work *w, struct forget *f)
-{
-    struct cache_stats s;
-    f->gone = (struct cache_removed){0};
-    if (w->cache) {
-        cache_remove(w->cache, f->blocks, f->n_blocks, &f->gone);
-        cache_stats(w->cache, &s);
-        atomic_store(&w->d->n.kv_blocks, s.n_blocks + s.n_tails);
-        atomic_store(&w->d->n.kv_bytes, s.bytes_used);
-        batch_wake(&w->batch);
-    }
-    f->mail.kind = MAIL_FORGOTTEN;
-    if (mailbox_push(&w->d->history, &f->mail))
-        return;
-    log_error("worker: the history thread has ended before its deletions");
-    json_free(f->reply);
-    free(f->blocks);
-    free(f);
-}
-
 static void handle_mail(struct work *w, struct mail *m, bool is_loaded)
 {
     struct turn *t = (struct turn *)m;
@@ -235,7 +238,17 @@ static void handle_mail(struct work *w, struct mail *m, bool is_loaded)
         }
         break;
     case MAIL_FORGET:
-        forget(w, (struct forget *)m);
+        forget_run(w->d, w->cache, (struct forget *)m);
+        if (is_loaded)
+            batch_wake(&w->batch);
+        break;
+    case MAIL_KEEP:
+        if (is_loaded && !w->is_stopping)
+            keep_run(w->d, w->engine, w->cache, (struct keep *)m);
+        else
+            keep_refuse(w->d, (struct keep *)m);
+        if (is_loaded)
+            batch_wake(&w->batch);
         break;
     case MAIL_ROOM:
         room_make(w->cache, m);

@@ -84,7 +84,7 @@ int memory_answer_end(struct memory *m, const struct memory_answer *answer, stru
     const struct index_message text = {
         .row = answer->row, .text = answer->text ? answer->text : "", .n_text = answer->n_text};
     if (rc == 0)
-        rc = index_add(m, &text, 1, e);
+        rc = index_add_messages(m, &text, 1, e);
     if (rc == 0 && answer->n_ids > 0)
         rc = tokens_insert(m, answer->row, answer->render, answer->ids, answer->n_ids, e);
     if (rc == 0 && answer->turn)

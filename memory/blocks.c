@@ -332,8 +332,11 @@ int memory_gone_done(struct memory *m, int64_t batch, struct err *e)
     int rc = db_begin(m->db, DB_NORMAL, e);
     if (rc < 0)
         return rc;
-    return db_end(m->db, run_2(m, "DELETE FROM block_gone WHERE batch = ?1 AND ?2 = 0", batch, 0, e),
-                  e);
+    rc = run_2(m, "DELETE FROM block_gone WHERE batch = ?1 AND ?2 = 0", batch, 0, e);
+    rc = db_end(m->db, rc, e);
+    if (rc == 0)
+        store_wipe(m);
+    return rc;
 }
 
 /* ---- pins ---- */
@@ -351,8 +354,8 @@ static int pins_only_of(struct memory *m, int64_t conversation, struct memory_re
     return read_ids(s, &ret->unpinned, &ret->n_unpinned, e);
 }
 
-static int insert_pins(struct memory *m, int64_t conversation, const struct memory_block_pin *pin,
-                       struct err *e)
+static int insert_pins(struct memory *m, int64_t conversation,
+                       const struct memory_block_pin *pin, struct err *e)
 {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < pin->n; i++) {
@@ -368,8 +371,9 @@ static int insert_pins(struct memory *m, int64_t conversation, const struct memo
     return rc;
 }
 
-int memory_block_pin_set(struct memory *m, int64_t conversation, const struct memory_block_pin *pin,
-                   struct memory_removed *ret, struct err *e)
+int memory_block_pin_set(struct memory *m, int64_t conversation,
+                         const struct memory_block_pin *pin, struct memory_removed *ret,
+                         struct err *e)
 {
     struct memory_removed gone = {0};
     int rc = db_begin(m->db, DB_FULL, e);
@@ -389,6 +393,26 @@ int memory_block_pin_set(struct memory *m, int64_t conversation, const struct me
     return rc;
 }
 
+int memory_block_pin_get(struct memory *m, int64_t conversation, uint8_t **ret, size_t *ret_n,
+                         uint8_t ret_model[HASH_BYTES], struct err *e)
+{
+    struct stmt *s =
+        db_stmt(m->db, "SELECT model FROM block_pin WHERE conversation = ?1 LIMIT 1", e);
+    stmt_int(s, 1, conversation);
+    int rc = stmt_step(s, e);
+    size_t n = 0;
+    const void *model = rc == 1 ? column_blob(s, 0, &n) : NULL;
+    memset(ret_model, 0, HASH_BYTES);
+    if (n == HASH_BYTES)
+        memcpy(ret_model, model, HASH_BYTES);
+    stmt_end(s);
+    if (rc < 0)
+        return rc;
+    s = db_stmt(m->db, "SELECT block FROM block_pin WHERE conversation = ?1 ORDER BY place", e);
+    stmt_int(s, 1, conversation);
+    return read_ids(s, ret, ret_n, e);
+}
+
 int memory_block_pin_count(struct memory *m, int64_t conversation, int64_t *ret, struct err *e)
 {
     struct stmt *s = db_stmt(m->db, "SELECT count(*) FROM block_pin WHERE conversation = ?1", e);
@@ -400,7 +424,8 @@ int memory_block_pin_count(struct memory *m, int64_t conversation, int64_t *ret,
     return rc < 0 ? rc : 0;
 }
 
-int memory_block_pins(struct memory *m, struct memory_block_pinned **ret, size_t *ret_n, struct err *e)
+int memory_block_pins(struct memory *m, struct memory_block_pinned **ret, size_t *ret_n,
+                      struct err *e)
 {
     struct memory_block_pinned *pins = NULL;
     int64_t n_max;

@@ -196,14 +196,17 @@ static int delete_found(struct memory *m, const char *owner, const char *id,
     if (rc == 0)
         return err_set(e, ERR_NOTFOUND, "no conversation '%s'", nothing_named(id));
     if (rc == 1)
-        rc = blocks_only_of(m, row, ret, e);
+        rc = gone_begin(m, ret, e);
+    if (rc == 0)
+        rc = gone_note_conversation(m, row, ret, e);
     if (rc == 0)
         rc = index_remove_conversation(m, row, e);
     if (rc < 0)
         return rc;
     s = db_stmt(m->db, "DELETE FROM conversation WHERE row = ?1", e);
     stmt_int(s, 1, row);
-    return stmt_run(s, e);
+    rc = stmt_run(s, e);
+    return rc < 0 ? rc : gone_end(m, ret, e);
 }
 
 int memory_conversation_remove(struct memory *m, const char *owner, const char *id,
@@ -219,7 +222,7 @@ int memory_conversation_remove(struct memory *m, const char *owner, const char *
     if (rc == 0 && ret)
         *ret = gone;
     else
-        free(gone.blocks);
+        memory_removed_done(&gone);
     return rc;
 }
 

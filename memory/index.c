@@ -105,7 +105,7 @@ static int release(struct memory *m, int rc, struct err *e)
     return rc;
 }
 
-int index_add(struct memory *m, const struct index_message *v, size_t n, struct err *e)
+int index_add_messages(struct memory *m, const struct index_message *v, size_t n, struct err *e)
 {
     m->index.is_resting = false;
     if (m->index.is_damaged)
@@ -139,7 +139,7 @@ static int remove_by(struct memory *m, const char *sql, int64_t row, struct err 
     return forgive(m, rc);
 }
 
-int index_remove(struct memory *m, int64_t row, struct err *e)
+int index_remove_message(struct memory *m, int64_t row, struct err *e)
 {
     return remove_by(m, "DELETE FROM message_fts WHERE rowid = ?1", row, e);
 }

@@ -38,9 +38,10 @@ struct index_message {
     const char *text;
     size_t n_text;
 };
-int index_add(struct memory *m, const struct index_message *v, size_t n, struct err *e) MUST_USE;
+int index_add_messages(struct memory *m, const struct index_message *v, size_t n,
+                       struct err *e) MUST_USE;
 /* Before the rows are deleted. */
-int index_remove(struct memory *m, int64_t row, struct err *e) MUST_USE;
+int index_remove_message(struct memory *m, int64_t row, struct err *e) MUST_USE;
 int index_remove_conversation(struct memory *m, int64_t row, struct err *e) MUST_USE;
 
 /* Outside of transactions. Takes deleted words out of the segments, by a reset if need be. */

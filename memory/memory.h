@@ -337,6 +337,9 @@ struct memory_block_pin {
 int memory_block_pin_set(struct memory *m, int64_t conversation,
                          const struct memory_block_pin *pin, struct memory_removed *ret,
                          struct err *e) MUST_USE;
+/* Those it has, in order (the caller frees them), and whose model's. */
+int memory_block_pin_get(struct memory *m, int64_t conversation, uint8_t **ret, size_t *ret_n,
+                   uint8_t ret_model[HASH_BYTES], struct err *e) MUST_USE;
 /* How many it has, under any model. */
 int memory_block_pin_count(struct memory *m, int64_t conversation, int64_t *ret,
                            struct err *e) MUST_USE;

@@ -126,7 +126,7 @@ static int index_messages(struct memory *m, const struct memory_message *msgs, s
         if (msgs[i].status != MEMORY_GENERATING)
             v[n_whole++] = (struct index_message){
                 .row = msgs[i].row, .text = msgs[i].text, .n_text = msgs[i].n_text};
-    return n_whole > 0 ? index_add(m, v, n_whole, e) : 0;
+    return n_whole > 0 ? index_add_messages(m, v, n_whole, e) : 0;
 }
 
 static int insert_all(struct memory *m, const struct memory_new_message *msgs, size_t n,
@@ -196,7 +196,7 @@ int message_delete(struct memory *m, int64_t row, struct memory_removed *gone, s
 {
     int rc = gone_note_message(m, row, gone, e);
     if (rc == 0)
-        rc = index_remove(m, row, e);
+        rc = index_remove_message(m, row, e);
     if (rc == 0)
         rc = window_forget(m, row, e);
     if (rc < 0)

@@ -128,7 +128,7 @@ static int unneeded(struct memory *m, int64_t row, int64_t *ret_parent, bool *re
 }
 
 /* From the answer up to the first message that another response stands on. */
-static int prune(struct memory *m, int64_t row, struct err *e)
+static int prune(struct memory *m, int64_t row, struct memory_removed *gone, struct err *e)
 {
     while (row > 0) {
         int64_t parent = 0;
@@ -136,7 +136,7 @@ static int prune(struct memory *m, int64_t row, struct err *e)
         int rc = unneeded(m, row, &parent, &is_unneeded, e);
         if (rc < 0 || !is_unneeded)
             return rc;
-        rc = message_delete(m, row, e);
+        rc = message_delete(m, row, gone, e);
         if (rc < 0)
             return rc;
         row = parent;
@@ -153,7 +153,7 @@ static int remove_hidden(struct memory *m, int64_t row, struct memory_removed *r
     stmt_end(s);
     if (rc != 0)
         return rc < 0 ? rc : 0;
-    rc = blocks_only_of(m, row, ret, e);
+    rc = gone_note_conversation(m, row, ret, e);
     if (rc == 0)
         rc = index_remove_conversation(m, row, e);
     if (rc < 0)
@@ -178,7 +178,9 @@ static int remove_found(struct memory *m, const struct found *f, struct memory_r
     stmt_end(s);
     if (rc < 0)
         return rc;
-    rc = prune(m, f->answer, e);
+    rc = gone_begin(m, ret, e);
+    if (rc == 0)
+        rc = prune(m, f->answer, ret, e);
     if (rc < 0)
         return rc;
     s = db_stmt(m->db, "SELECT count(*) FROM message WHERE conversation = ?1", e);
@@ -186,7 +188,9 @@ static int remove_found(struct memory *m, const struct found *f, struct memory_r
     rc = stmt_step(s, e);
     ret->n_messages = rc == 1 ? n_before - column_int(s, 0) : 0;
     stmt_end(s);
-    return rc < 0 ? rc : remove_hidden(m, f->conversation, ret, e);
+    if (rc >= 0)
+        rc = remove_hidden(m, f->conversation, ret, e);
+    return rc < 0 ? rc : gone_end(m, ret, e);
 }
 
 int memory_response_remove(struct memory *m, const char *owner, const char *id,
@@ -206,6 +210,6 @@ int memory_response_remove(struct memory *m, const char *owner, const char *id,
     if (rc == 0 && ret)
         *ret = gone;
     else
-        free(gone.blocks);
+        memory_removed_done(&gone);
     return rc;
 }

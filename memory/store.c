@@ -29,7 +29,7 @@ static int index_unfinished(struct memory *m, struct err *e)
     while ((rc = stmt_step(s, e)) == 1) {
         struct index_message msg = {.row = column_int(s, 0)};
         msg.text = column_text(s, 1, &msg.n_text);
-        rc = index_add(m, &msg, 1, e);
+        rc = index_add_messages(m, &msg, 1, e);
         if (rc < 0)
             break;
     }

@@ -325,17 +325,19 @@ static void a_conversation_without_blocks_gives_none(void **state)
     assert_null(gone.blocks);
 }
 
-static int64_t hidden_response(int64_t conversation, const char *id, const char *letters)
+static int64_t hidden_response(int64_t conversation, const char *id, const char *letters,
+                               const int64_t *ends)
 {
     struct memory_response r = {.conversation = conversation, .body = "{}"};
-    r.answer = answer(conversation, letters);
-    r.first_input = r.answer - 1;
+    struct turn_rows t = turn(conversation, -1, letters, ends);
+    r.answer = t.a.row;
+    r.first_input = t.q.row;
     snprintf(r.id, sizeof(r.id), "%s", id);
     ASSERT_OK(memory_response_add(here.m, OWNER, &r, &here.e));
     return r.answer;
 }
 
-static void a_hidden_conversation_gives_them_with_its_last_response(void **state)
+static void a_hidden_conversation_gives_them_with_its_responses(void **state)
 {
     (void)state;
     struct memory_conversation c, other = add_conversation();
@@ -343,15 +345,17 @@ static void a_hidden_conversation_gives_them_with_its_last_response(void **state
     ASSERT_OK(memory_conversation_add(
         here.m, &(struct memory_new_conversation){.owner = OWNER, .is_hidden = true}, &c, &here.a,
         &here.e));
-    hidden_response(c.row, "resp_1", "Sa");
-    hidden_response(c.row, "resp_2", "Sab");
+    int64_t first =
+        hidden_response(c.row, "resp_1", "Sa", (int64_t[]){IN_QUESTION, IN_ANSWER});
+    hidden_response(c.row, "resp_2", "Sabd",
+                    (int64_t[]){first - 1, first, IN_QUESTION, IN_ANSWER});
     answer(other.row, "S");
     ASSERT_OK(memory_response_remove(here.m, OWNER, "resp_2", &gone, &here.e));
     assert_int_equal(gone.n_messages, 2);
-    assert_gone(&gone, "");
+    assert_gone(&gone, "bd");
     ASSERT_OK(memory_response_remove(here.m, OWNER, "resp_1", &gone, &here.e));
     assert_int_equal(gone.n_messages, 2);
-    assert_gone(&gone, "ab");
+    assert_gone(&gone, "a");
 }
 
 static void unused_ones_are_told_from_used(void **state)
@@ -398,7 +402,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_conversation_takes_along_what_no_other_uses),
         TEST(a_conversation_without_blocks_gives_none),
-        TEST(a_hidden_conversation_gives_them_with_its_last_response),
+        TEST(a_hidden_conversation_gives_them_with_its_responses),
         TEST(unused_ones_are_told_from_used),
         TEST(an_answer_that_ends_too_late_leaves_none),
         TEST(a_message_takes_along_what_ends_in_it_and_below),

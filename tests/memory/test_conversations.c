@@ -30,7 +30,7 @@ static void another_owners_conversation_is_not_found(void **state)
     ASSERT_ERR(memory_conversation_find(here.m, OTHER, c.id, &out, &here.a, &here.e), ERR_NOTFOUND);
     ASSERT_ERR(memory_conversation_remove(here.m, OTHER, c.id, &n, &here.e), ERR_NOTFOUND);
     ASSERT_ERR(memory_message_find(here.m, OTHER, m.id, &found, &here.a, &here.e), ERR_NOTFOUND);
-    ASSERT_ERR(memory_message_remove(here.m, OTHER, m.id, &here.e), ERR_NOTFOUND);
+    ASSERT_ERR(memory_message_remove(here.m, OTHER, m.id, NULL, &here.e), ERR_NOTFOUND);
     assert_int_equal(n.n_messages, 7);
     assert_int_equal(get_conversation(c.id).n_messages, 1);
 }

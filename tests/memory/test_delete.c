@@ -50,7 +50,7 @@ static void a_deleted_message_leaves_no_word(void **state)
         m[i] = add_message(c.row, -1, MEMORY_USER, text);
     }
     for (int i = 0; i < WORDS; i += 3)
-        ASSERT_OK(memory_message_remove(here.m, OWNER, m[i].id, &here.e));
+        ASSERT_OK(memory_message_remove(here.m, OWNER, m[i].id, NULL, &here.e));
     for (int i = 0; i < WORDS; i++)
         assert_int_equal(held(i), i % 3 != 0);
     assert_int_equal(get_conversation(c.id).n_messages, WORDS - (WORDS + 2) / 3);

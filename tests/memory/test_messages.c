@@ -115,15 +115,15 @@ static void removed_message_gives_its_children_its_parent(void **state)
     for (int i = 0; i < 4; i++)
         m[i] = add_message(c.row, -1, MEMORY_USER, texts[i]);
     struct memory_message fork = add_message(c.row, m[1].row, MEMORY_USER, "fork");
-    ASSERT_OK(memory_message_remove(here.m, OWNER, m[1].id, &here.e));
-    ASSERT_ERR(memory_message_remove(here.m, OWNER, m[1].id, &here.e), ERR_NOTFOUND);
+    ASSERT_OK(memory_message_remove(here.m, OWNER, m[1].id, NULL, &here.e));
+    ASSERT_ERR(memory_message_remove(here.m, OWNER, m[1].id, NULL, &here.e), ERR_NOTFOUND);
     ASSERT_ERR(memory_message_find(here.m, OWNER, m[1].id, &found, &here.a, &here.e), ERR_NOTFOUND);
     assert_string_equal(path_text(m[3].row), "a|c|d");
     assert_string_equal(path_text(fork.row), "a|fork");
-    ASSERT_OK(memory_message_remove(here.m, OWNER, m[0].id, &here.e));
+    ASSERT_OK(memory_message_remove(here.m, OWNER, m[0].id, NULL, &here.e));
     assert_string_equal(path_text(m[3].row), "c|d");
     assert_string_equal(path_text(fork.row), "fork");
-    ASSERT_OK(memory_message_remove(here.m, OWNER, fork.id, &here.e));
+    ASSERT_OK(memory_message_remove(here.m, OWNER, fork.id, NULL, &here.e));
     assert_int_equal(get_conversation(c.id).tip, m[3].row);
 }
 

@@ -109,7 +109,7 @@ static void do_remove_message(void)
     if (i < 0)
         return;
     struct fool_message *f = &fool.m[i];
-    ASSERT_OK(memory_message_remove(here.m, OWNER, f->m.id, &here.e));
+    ASSERT_OK(memory_message_remove(here.m, OWNER, f->m.id, NULL, &here.e));
     f->is_gone = true;
     for (int k = 0; k < fool.n_m; k++)
         if (fool.m[k].m.parent == f->m.row)

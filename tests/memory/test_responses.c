@@ -101,7 +101,7 @@ static void a_removed_answer_takes_its_response(void **state)
     struct memory_conversation c = add_conversation();
     int64_t answer = respond(c.row, 0, "resp_a", "q");
     ASSERT_OK(memory_message_by_row(here.m, answer, &m, &here.a, &here.e));
-    ASSERT_OK(memory_message_remove(here.m, OWNER, m.id, &here.e));
+    ASSERT_OK(memory_message_remove(here.m, OWNER, m.id, NULL, &here.e));
     ASSERT_ERR(memory_response_find(here.m, OWNER, "resp_a", &r, &here.a, &here.e), ERR_NOTFOUND);
 }
 
