@@ -198,8 +198,9 @@ int cache_trace_next(struct cache_trace *t, struct ids *ret, int *ret_n_proven,
                      struct err *e) MUST_USE;
 /* Block n of the last chain has been compared. */
 void cache_trace_prove(struct cache_trace *t, int n_block);
-/* Names that were not compared, and that nothing which was compared begins with. */
-size_t cache_trace_n_missing(const struct cache_trace *t);
+/* Names that were not compared, and that nothing which was compared begins with. *ret_n_other: the
+ * disk has so many more of another root (another model's). */
+size_t cache_trace_n_missing(const struct cache_trace *t, size_t *ret_n_other);
 
 /*
  * Samples (cache/sample.c): restored blocks that are to be proven when there is time: the first
@@ -308,6 +309,8 @@ void cache_unpin(struct cache *c, const uint8_t *ids, size_t n);
 /* So many blocks of the pool can't be pinned: one turn's window. */
 void cache_set_turn_blocks(struct cache *c, size_t n_blocks);
 
+/* Waits until the disk tier knows what it has, shortly after it was opened. */
+void cache_wait_disk(struct cache *c);
 /* Of these ids, how many are there. n_present: in RAM or on disk or both. */
 struct cache_count {
     size_t n_present, n_ram, n_disk, n_pinned;

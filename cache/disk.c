@@ -750,6 +750,17 @@ bool disk_has(struct disk *d, const uint8_t id[HASH_BYTES])
     return disk_find(d, id, &bytes);
 }
 
+bool disk_has_other(struct disk *d, const uint8_t root[HASH_BYTES], const uint8_t id[HASH_BYTES])
+{
+    char name[DISK_ROOT_CHARS + 1];
+    root_name(root, name);
+    pthread_mutex_lock(&d->lock);
+    const struct disk_entry *n = d->state == KNOWN ? index_find(&d->index, id) : NULL;
+    const bool has = is_there(n) && strcmp(n->root, name) != 0;
+    pthread_mutex_unlock(&d->lock);
+    return has;
+}
+
 void disk_touch(struct disk *d, const uint8_t id[HASH_BYTES])
 {
     pthread_mutex_lock(&d->lock);

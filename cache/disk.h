@@ -59,7 +59,7 @@ struct disk_job {
     struct mail mail;
     enum disk_op op;
     uint8_t root[HASH_BYTES], id[HASH_BYTES];
-    struct record record; /* DISK_WRITE: what; reads: filled when rc is 0; DISK_PURGE: the bad one */
+    struct record record; /* written; filled by reads when rc is 0; DISK_PURGE: the bad one */
     unsigned char *data;  /* [block_bytes] */
     size_t block_bytes;
     atomic_bool is_canceled; /* a read that needn't be made any more */
@@ -94,6 +94,8 @@ void disk_close(struct disk *d, int ms, struct mail **ret_jobs);
 bool disk_has(struct disk *d, const uint8_t id[HASH_BYTES]);
 void disk_touch(struct disk *d, const uint8_t id[HASH_BYTES]);
 bool disk_is_paused(const struct disk *d);
+/* Whether it has the block, and of another root: then none of ours can have that name. */
+bool disk_has_other(struct disk *d, const uint8_t root[HASH_BYTES], const uint8_t id[HASH_BYTES]);
 /* The job is the tier's until it returns. */
 void disk_push(struct disk *d, struct disk_job *job);
 /* The same, and what it takes on the disk. */

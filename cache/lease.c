@@ -127,7 +127,7 @@ static int find_blocks(struct cache_lease *l, const int32_t *ids, int n_max)
         if (!n || n->is_bad || !lease_adopt(l, n)) {
             break;
         }
-        n->n_hits++;
+        n->n_hits += !l->is_proof; /* a proof is no use of it */
         const int end = l->n_path * KV_BLOCK;
         if (end > l->seq.n_tokens) {
             const int n_new = end - l->seq.n_tokens;
@@ -193,7 +193,7 @@ int cache_find(struct cache_lease *l, const int32_t *ids, int n_max, struct cach
         n_shared += find_partial(l, ids, n_max);
     }
     const int n = l->seq.n_tokens - n_before;
-    if (!l->has_asked && n_max > n_before) {
+    if (!l->has_asked && !l->is_proof && n_max > n_before) {
         l->has_asked = true;
         c->n_found_tokens += (uint64_t)n;
         c->n_missed_tokens += (uint64_t)(n_max - n_before - n);
@@ -352,7 +352,7 @@ void cache_lease_abandon(struct cache_lease *l)
 
 void lease_touch_disk(const struct cache_lease *l)
 {
-    for (int i = l->n_path; l->cache->disk && i-- > 0;) {
+    for (int i = l->n_path; l->cache->disk && !l->is_proof && i-- > 0;) {
         if (l->path[i]->disk == NODE_ON_DISK) {
             disk_touch(l->cache->disk, l->path[i]->id);
         }
@@ -366,7 +366,9 @@ static void path_release(struct cache_lease *l)
     struct tree *t = &l->cache->tree;
     while (l->n_path) {
         struct node *n = l->path[--l->n_path];
-        evict_touch(t, n);
+        if (!l->is_proof) {
+            evict_touch(t, n);
+        }
         tree_unpin(t, n);
         if (n->is_bad && !n->n_leases && !n->n_children) {
             tree_remove(t, n);

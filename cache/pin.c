@@ -93,6 +93,14 @@ void cache_unpin(struct cache *c, const uint8_t *ids, size_t n)
     }
 }
 
+void cache_wait_disk(struct cache *c)
+{
+    assert(thread_is(THREAD_WORKER));
+    if (c->disk) {
+        (void)disk_wait(c->disk); /* without it there is nothing on disk */
+    }
+}
+
 void cache_count(const struct cache *c, const uint8_t *ids, size_t n, struct cache_count *ret)
 {
     struct cache_count k = {0};

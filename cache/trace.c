@@ -28,6 +28,7 @@ struct trace_block {
     bool is_walked;   /* in a chain that was given out */
     bool is_proven;
     bool is_replaced; /* what was proven begins with it */
+    bool is_other;    /* of another root: another model's, say */
 };
 
 struct trace_job {
@@ -101,6 +102,8 @@ static void look(struct cache_trace *t)
         const struct node *n = tree_find(&c->tree, b->id);
         if (n && n->parent && !n->is_bad) {
             fill_from_node(b, n);
+        } else if (!n && c->disk && disk_has_other(c->disk, t->root, b->id)) {
+            b->is_other = true;
         } else if (!n && c->disk && disk_has(c->disk, b->id)) {
             (void)!ask_disk(t, t->n_asked); /* without memory it is missing */
         }
@@ -300,11 +303,14 @@ void cache_trace_prove(struct cache_trace *t, int n_block)
     }
 }
 
-size_t cache_trace_n_missing(const struct cache_trace *t)
+size_t cache_trace_n_missing(const struct cache_trace *t, size_t *ret_n_other)
 {
-    size_t n = 0;
+    size_t n = 0, n_other = 0;
     for (size_t i = 0; i < t->n; i++) {
-        n += !t->v[i].is_proven && !t->v[i].is_replaced;
+        const struct trace_block *b = &t->v[i];
+        n += !b->is_proven && !b->is_replaced && !b->is_other;
+        n_other += b->is_other;
     }
+    *ret_n_other = n_other;
     return n;
 }

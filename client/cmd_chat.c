@@ -174,6 +174,12 @@ static int slash_stats(struct session *s, const char *rest)
     printf("last turn  %.0f tokens from the cache (%.0f RAM, %.0f disk; %.0f shared), %.0f read\n",
            number(cache, "tokens"), number(cache, "ram"), number(cache, "disk"),
            number(cache, "shared"), number(cache, "computed"));
+    const json *miss = json_get(cache, "miss", NULL), *at = json_get(miss, "at_message", NULL);
+    const char *reason = json_str(json_get(miss, "reason", NULL));
+    if (reason && json_type(at) == JSON_NUMBER)
+        printf("           the cache missed: %.16s, at message %.0f\n", reason, json_double(at));
+    else if (reason)
+        printf("           the cache missed: %.16s\n", reason);
     printf("           first token after %.0f ms (queue %.0f, reading %.0f); %.1f tokens/s read, "
            "%.1f written\n",
            number(t, "ttft_ms"), number(t, "queue_ms"), number(t, "prefill_ms"),

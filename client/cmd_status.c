@@ -140,8 +140,7 @@ static void print_account(const json *memory)
         return;
     fputs("memory     ", stdout);
     print_bytes(number(memory, "limit_bytes"));
-    fputs(json_bool(json_get(memory, "is_default", NULL)) ? " (default): weights " : ": weights ",
-          stdout);
+    fputs(": weights ", stdout);
     print_bytes(number(memory, "weights_bytes"));
     fputs(", vectors ", stdout);
     print_bytes(number(memory, "vectors_bytes"));

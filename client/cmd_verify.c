@@ -42,10 +42,13 @@ static void print_difference(const json *it)
 static void print_one(const char *id, const json *j)
 {
     const double n = number(j, "blocks"), missing = number(j, "missing");
+    const double other = number(j, "other_model");
     printf("%s: %.0f block%s, %.0f positions (%.0f in RAM, %.0f on disk)", id, n, plural(n),
            number(j, "positions"), number(j, "ram"), number(j, "disk"));
     if (missing > 0)
         printf(", %.0f block%s not cached any more", missing, plural(missing));
+    if (other > 0)
+        printf(", %.0f of another model", other);
     putchar('\n');
     for (const json *it = json_first(json_get(j, "different", NULL)); it; it = json_next(it))
         print_difference(it);
@@ -122,7 +125,7 @@ int cmd_verify(struct client *c, int argc, char **argv)
         printf("all %.0f blocks (%.0f positions) are the bytes that the model computes\n",
                sum.blocks, sum.positions);
     else if (!c->is_json)
-        printf("%d of %.0f blocks differed; what was wrong is removed, and computed anew when it is "
+        printf("%d of %.0f blocks differed; what was wrong is removed, and computed anew when "
                "needed\n",
                sum.n_different, sum.blocks);
     return sum.n_different ? EXIT_REFUSED : EXIT_FINE;

@@ -35,7 +35,9 @@ _hearth() {
         compopt -o filenames
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
         return
-    elif [[ $command == show || $command == delete || $command == export || $command == verify ||
+    elif [[ $command == cache && $prev == cache ]]; then
+        words='list drop pin unpin'
+    elif [[ $command == cache || $command == show || $command == delete || $command == export || $command == verify ||
         $command == stats ||
         $prev == --open || $prev == --after ]]; then
         words=$(hearth "${where[@]}" --json list --limit 100 2>/dev/null |

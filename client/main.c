@@ -44,6 +44,8 @@ const struct command commands[] = {
     {"models", cmd_models, "models [OPTIONS]", "what the daemon serves", NULL, false},
     {"replay", cmd_replay, "replay [OPTIONS] FILE…", "plays recorded conversations, and measures",
      replay_command_options, false},
+    {"cache", cmd_cache, "cache [list|drop|pin|unpin] [ID…]", "what is kept of what was read",
+     cache_command_options, false},
     {"verify", cmd_verify, "verify [OPTIONS] [ID…]", "computes what is cached again, and compares",
      NULL, false},
     {"stats", cmd_stats, "stats [OPTIONS] [ID]", "what the cache was worth: in all, or turn by turn",

@@ -132,10 +132,12 @@ static void book_put(struct account *a, const struct turn *t)
 static bool has_answer(const struct known *k, const struct turn *t, size_t i, bool any_before)
 {
     const uint8_t *m = t->marks + i * MARK_BYTES;
-    for (size_t j = 1; j < k->n; j++)
-        if (memcmp(k->marks + j * MARK_BYTES, m, MARK_BYTES) == 0 &&
-            (any_before || memcmp(k->marks + (j - 1) * MARK_BYTES, m - MARK_BYTES, MARK_BYTES) == 0))
+    for (size_t j = 1; j < k->n; j++) {
+        const uint8_t *other = k->marks + j * MARK_BYTES;
+        if (memcmp(other, m, MARK_BYTES) == 0 &&
+            (any_before || memcmp(other - MARK_BYTES, m - MARK_BYTES, MARK_BYTES) == 0))
             return true;
+    }
     return false;
 }
 
@@ -284,7 +286,9 @@ static enum miss judge(struct history *h, struct turn *t, int *ret_at)
     *ret_at = -1;
     if (!t->params.use_cache)
         return MISS_OFF;
-    if (t->prompt.n <= 1 || (n_cached > 0 && (w->n == 0 || n_cached + SLACK_TOKENS >= w->starts[n])))
+    if (t->prompt.n <= 1)
+        return MISS_NONE;
+    if (n_cached > 0 && (w->n == 0 || n_cached + SLACK_TOKENS >= w->starts[n]))
         return MISS_NONE;
     *ret_at = message_at(w, n_cached);
     if (was_used(h, t))

@@ -157,7 +157,6 @@ static json *status_memory(const struct history *h)
     const int64_t cached = kept < kv ? kept : kv; /* two counters, read one after the other */
     json *o = json_object();
     json_set_int(o, "limit_bytes", (int64_t)atomic_load(&n->memory_bytes_max));
-    json_set_bool(o, "is_default", h->d->config->memory_bytes == 0);
     json_set_int(o, "weights_bytes", (int64_t)atomic_load(&n->weights_bytes));
     json_set_int(o, "vectors_bytes", (int64_t)atomic_load(&n->vectors_bytes));
     json_set_int(o, "buffers_bytes", (int64_t)atomic_load(&n->buffers_bytes));

@@ -2,12 +2,13 @@
  * POST /v1/hearth/verify: are the cached blocks the bytes that the model computes?
  *
  *      {["conversation": "conv_…"]}  → {"object": "hearth.verify", "conversations", "blocks",
- *          "positions", "ram", "disk", "missing", "different": [{"conversation", "block",
- *          "position", "where": "block" | "file", "removed_blocks"}], "has_more", "ms"}
+ *          "positions", "ram", "disk", "missing", "other_model", "different": [{"conversation",
+ *          "block", "position", "where": "block" | "file", "removed_blocks"}], "has_more", "ms"}
  *
  * blocks, positions: how many were checked, all branches of the conversations and partial blocks
  * among them; ram, disk: how many of the blocks were compared there, many of them in both; missing:
- * blocks that were read for the conversations and are cached no more. where: "file" when RAM had
+ * blocks that were read for the conversations and are cached no more; other_model: that the disk has
+ * for another model, which can't be computed now. where: "file" when RAM had
  * the right bytes.
  *
  * Without a conversation: all of the owner's, the last used ones if they are many ("has_more"). The

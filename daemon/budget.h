@@ -37,8 +37,8 @@ struct budget_request {
 };
 /*
  * memory = weights + vectors + buffers + KV. ctx = min(model, DEFAULT_CTX or what was asked, what
- * memory holds); the pool takes all that the others leave, and holds ctx positions and a block at least. A window that was asked
- * for and doesn't fit is ERR_LIMIT with the numbers.
+ * memory holds); the pool takes all that the others leave, and holds ctx positions and a block at
+ * least. A window that was asked for and doesn't fit is ERR_LIMIT with the numbers.
  */
 int budget_plan(const struct budget_request *r, struct budget *ret, struct err *e) MUST_USE;
 

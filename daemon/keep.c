@@ -115,6 +115,7 @@ void keep_run(struct daemon *d, const struct engine *engine, struct cache *cache
     struct err e;
     k->d = d;
     cache_root_of(engine_info(engine)->fingerprint, k->owner, &root);
+    cache_wait_disk(cache);
     cache_stats(cache, &s);
     k->has_disk = s.has_disk;
     k->block_bytes = s.block_bytes;

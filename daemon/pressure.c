@@ -114,7 +114,8 @@ static void give(struct pressure *p, struct cache *c, struct counters *n)
     cache_stats(c, &s);
     if (!p->is_squeezed)
         log_warn("memory is short (somebody waited for it %.0f %% of the last 10 s): the cache "
-                 "gives up %zu blocks, %.1f MiB; it goes on as long as this lasts, and has %.1f MiB",
+                 "gives up %zu blocks, %.1f MiB; as long as this lasts it goes on, and has %.1f "
+                 "MiB",
                  p->avg10, given.n_blocks, (double)given.bytes / (1 << 20),
                  (double)s.bytes_cached / (1 << 20));
     p->is_squeezed = true;

@@ -230,16 +230,21 @@ void http_error_write(const struct http_error *h, struct buf *body)
     buf_str(body, "}}");
 }
 
+void reply_error_body(struct daemon *d, uint64_t conn, int status, struct buf *body, bool ends_turn)
+{
+    post(d,
+         &(struct reply){.kind = REPLY_WHOLE,
+                         .conn = conn,
+                         .status = status,
+                         .retry_after_s = status == 503 ? LIMIT_RETRY_AFTER_S : 0,
+                         .ends_turn = ends_turn},
+         body);
+}
+
 void reply_error(struct daemon *d, uint64_t conn, const struct http_error *h, bool ends_turn)
 {
     struct buf body;
     buf_init(&body, ERROR_BODY_BYTES);
     http_error_write(h, &body);
-    post(d,
-         &(struct reply){.kind = REPLY_WHOLE,
-                         .conn = conn,
-                         .status = h->status,
-                         .retry_after_s = h->status == 503 ? LIMIT_RETRY_AFTER_S : 0,
-                         .ends_turn = ends_turn},
-         &body);
+    reply_error_body(d, conn, h->status, &body, ends_turn);
 }

@@ -117,5 +117,8 @@ void http_error_set(struct http_error *h, int status, const char *code, const ch
 void http_error_from(struct http_error *h, const struct err *e);
 void http_error_write(const struct http_error *h, struct buf *body);
 void reply_error(struct daemon *d, uint64_t conn, const struct http_error *h, bool ends_turn);
+/* The same with a body that holds more than the error; takes its bytes. */
+void reply_error_body(struct daemon *d, uint64_t conn, int status, struct buf *body,
+                      bool ends_turn);
 
 #endif

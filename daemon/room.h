@@ -5,9 +5,9 @@
  *   history: ERR_FULL, the request or turn waits ──MAIL_ROOM──► worker ──► disk: files go
  *            it is handled again                 ◄──MAIL_ROOM_MADE── worker ◄───┘
  *
- * No thread blocks: others' requests go on meanwhile. Each request or turn waits once; when there is
- * still no room then, it fails. One question is out at a time, and all who come meanwhile wait for
- * its answer.
+ * No thread blocks: others' requests go on meanwhile. Each request or turn waits once; when there
+ * is still no room then, it fails. One question is out at a time, and all who come meanwhile wait
+ * for its answer.
  */
 #ifndef HEARTH_DAEMON_ROOM_H
 #define HEARTH_DAEMON_ROOM_H

@@ -140,7 +140,8 @@ static void reply(struct history *h, struct turn *t)
     enum reply_kind kind = t->params.is_stream ? REPLY_STREAM_END : REPLY_WHOLE;
     buf_init(&b, WIRE_BODY_BYTES);
     if (t->finish == TURN_FAILED && !t->params.is_stream) {
-        reply_error(d, t->conn, &t->error, t->is_admitted);
+        wire_error(t, &b);
+        reply_error_body(d, t->conn, t->error.status, &b, t->is_admitted);
         return;
     }
     if (t->finish == TURN_FAILED)

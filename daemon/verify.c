@@ -85,6 +85,7 @@ static void reply(struct daemon *d, const struct verify *v)
         sum.n_ram += v->v[i].n_ram;
         sum.n_disk += v->v[i].n_disk;
         sum.n_missing += v->v[i].n_missing;
+        sum.n_other += v->v[i].n_other;
     }
     for (size_t i = 0; i < v->n_differences; i++)
         add_difference(different, v, &v->differences[i]);
@@ -95,6 +96,7 @@ static void reply(struct daemon *d, const struct verify *v)
     json_set_int(o, "ram", sum.n_ram);
     json_set_int(o, "disk", sum.n_disk);
     json_set_int(o, "missing", sum.n_missing);
+    json_set_int(o, "other_model", sum.n_other);
     json_set(o, "different", different);
     json_set_bool(o, "has_more", v->has_more);
     json_set_int(o, "ms", (clock_us() - v->t_begun) / 1000);
@@ -234,7 +236,9 @@ static void next_chain(struct verifier *f)
     }
     f->has_chain = rc == 1;
     if (rc == 0) {
-        one_of(f)->n_missing = (int64_t)cache_trace_n_missing(f->trace);
+        size_t n_other;
+        one_of(f)->n_missing = (int64_t)cache_trace_n_missing(f->trace, &n_other);
+        one_of(f)->n_other = (int64_t)n_other;
         cache_trace_free(f->trace);
         f->trace = NULL;
         f->at++;

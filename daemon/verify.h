@@ -31,6 +31,7 @@ struct verify_one {
     int64_t n_checked, n_positions; /* blocks, tails among them, and what they hold */
     int64_t n_ram, n_disk;          /* blocks that were compared there; a block may be in both */
     int64_t n_missing;              /* recorded, and cached no more */
+    int64_t n_other;                /* cached for another model */
 };
 struct verify_difference {
     size_t one; /* its conversation */
@@ -73,7 +74,7 @@ struct verifier {
     struct cache_lease *lease; /* on the chain, or NULL */
     int n_path;                /* blocks of the lease before anything was restored */
     struct cache_piece piece;
-    struct cache_proof *proof; /* of the piece, which has been computed; its file may be on its way */
+    struct cache_proof *proof; /* of the piece, which is computed; its file may be on its way */
     int64_t rest_until_us;
 };
 /* Engine and cache are borrowed. */

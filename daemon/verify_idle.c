@@ -77,7 +77,9 @@ static bool prove(struct idle_verifier *v, struct cache_lease *l)
     struct engine_part part = {
         .seq = cache_proof_seq(proof), .ids = piece.ids, .n_ids = piece.count};
     const int rc = engine_pass(v->engine, &part, 1, &v->d->pass_abort, &e);
-    if (rc && rc != ERR_CANCELED)
+    if (rc == ERR_CANCELED)
+        log_debug("verify: an idle check gives way to a turn");
+    else if (rc)
         log_error("verify: a pass failed: %s", e.text);
     cache_proof_close(proof, rc ? NULL : &is);
     if (rc == 0)

@@ -8,7 +8,7 @@
  *
  * Streams are `data:` lines only: a first chunk at once (role, receipt), one a piece of text, one
  * with finish_reason and the whole `hearth` object, one with `usage` and no choices when asked for,
- * then [DONE]. An error after the first byte is a last {"error": …} without [DONE].
+ * then [DONE]. An error after the first byte is a last {"error": …, "hearth": …} without [DONE].
  */
 #include "daemon/wire.h"
 
@@ -93,10 +93,10 @@ static json *timings_of(const struct turn *t)
     const struct turn_stats *s = &t->stats;
     int64_t t_first = s->t_first ? s->t_first : s->t_ended;
     json *o = json_object();
-    json_set_num(o, "queue_ms", wire_ms(s->t_started - s->t_arrived));
+    json_set_num(o, "queue_ms", s->t_started ? wire_ms(s->t_started - s->t_arrived) : 0);
     json_set_num(o, "restore_ms", wire_ms(s->restore_us));
     json_set_num(o, "prefill_ms", wire_ms(s->prefill_us));
-    json_set_num(o, "ttft_ms", wire_ms(t_first - s->t_arrived));
+    json_set_num(o, "ttft_ms", t_first ? wire_ms(t_first - s->t_arrived) : 0);
     json_set_num(o, "decode_ms", wire_ms(s->decode_us));
     json_set_num(o, "prefill_tps", per_second(s->n_computed, s->prefill_us));
     json_set_num(o, "decode_tps", per_second((int64_t)t->out.n - 1, s->decode_us));
@@ -114,6 +114,19 @@ json *wire_hearth(const struct turn *t, bool is_final)
     if (t->store.has_failed)
         json_set_bool(o, "stored", false);
     return o;
+}
+
+void wire_error(const struct turn *t, struct buf *b)
+{
+    json *o = wire_hearth(t, true);
+    http_error_write(&t->error, b);
+    if (o && b->len > 0) {
+        b->len--; /* its last brace */
+        buf_str(b, ",\"hearth\":");
+        json_write(o, b);
+        buf_str(b, "}");
+    }
+    json_free(o);
 }
 
 /* ---- chat completions and completions ---- */
@@ -229,7 +242,7 @@ static void chat_fail(struct turn *t, struct buf *b)
 {
     struct buf text;
     buf_init(&text, WIRE_BODY_BYTES);
-    http_error_write(&t->error, &text);
+    wire_error(t, &text);
     if (!text.error)
         sse_write(b, NULL, text.data, text.len);
     buf_done(&text);

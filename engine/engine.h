@@ -93,7 +93,7 @@ struct engine_part {
 int engine_pass(struct engine *en, struct engine_part *parts, int n_parts, const atomic_int *abort,
                 struct err *e) MUST_USE;
 
-/* Bytes that passes of up to n_rows rows take, with what each thread has: what is kept after them. */
+/* Bytes that passes of up to n_rows rows take, with what each thread has; kept after them. */
 size_t engine_pass_bytes(const struct engine *en, int n_rows);
 
 /* Changes the number of compute threads (probe, bench). Not during a pass. */

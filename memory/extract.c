@@ -261,6 +261,20 @@ static int by_time(const void *a, const void *b)
     return (x->order > y->order) - (x->order < y->order);
 }
 
+/* On one line: read back, the two must be two again. */
+static bool continues(const struct extract_sentence *a, const struct extract_sentence *b)
+{
+    static const char *const ends[] = {".", "!", "?", "…", "。", "！", "？", "；"};
+    if (a->role != b->role)
+        return false;
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        size_t n = strlen(ends[i]);
+        if (a->n_text >= n && memcmp(a->text + a->n_text - n, ends[i], n) == 0)
+            return true;
+    }
+    return false;
+}
+
 void extract_compose(const struct extract_ranked *r, size_t n_take, struct buf *b)
 {
     const struct extract_sentence *order[EXTRACT_SENTENCES_MAX];
@@ -270,13 +284,13 @@ void extract_compose(const struct extract_ranked *r, size_t n_take, struct buf *
         order[i] = &r->v[i];
     qsort(order, n, sizeof order[0], by_time);
     for (size_t i = 0; i < n; i++) {
-        bool goes_on = i > 0 && order[i]->role == order[i - 1]->role;
+        bool goes_on = i > 0 && continues(order[i - 1], order[i]);
         if (goes_on)
             buf_char(b, ' ');
         else
             buf_str(b, speaker(order[i]->role));
         buf_add(b, order[i]->text, order[i]->n_text);
-        if (i + 1 == n || order[i + 1]->role != order[i]->role)
+        if (i + 1 == n || !continues(order[i], order[i + 1]))
             buf_char(b, '\n');
     }
 }

@@ -218,6 +218,18 @@ static int penalty(const struct clause *c)
     return (c->is_question ? 24 : 0) + (c->is_supposed ? 16 : 0);
 }
 
+/* What happens every day is worth more than what happened once. */
+static bool is_habit(const struct clause *c)
+{
+    static const char *const words[] = {" every ",   " daily ",  " nightly ", " weekly ",
+                                        " monthly ", " always ", "每天",      "每周",
+                                        "每月",      "每晚",     "每年",      NULL};
+    for (size_t i = 0; words[i]; i++)
+        if (memmem(c->plain.s, c->plain.n, words[i], strlen(words[i])))
+            return true;
+    return false;
+}
+
 /* For exact values: kind and weight of the best, more for what has a key and is one's own. */
 static int value_weight(const struct clause *c, const struct fact *f, enum fact_kind *ret_kind)
 {
@@ -238,6 +250,7 @@ static int value_weight(const struct clause *c, const struct fact *f, enum fact_
     best += has_thing ? 14 : f->n_pairs ? 6 : 0;
     best = has_thing && best < 68 ? 68 : best;
     best += c->is_first_person ? 8 : 0;
+    best += is_habit(c) ? 10 : 0;
     best += n > 3 ? 6 : n > 1 ? 2 * (n - 1) : 0;
     return best - (c->is_ask ? 20 : 0);
 }
@@ -265,6 +278,8 @@ static int own_weight(const struct clause *c)
                                            " let me ",
                                            " tell me ",
                                            " i just ",
+                                           " i'll ",
+                                           " i will ",
                                            " i'm not sure ",
                                            "我想",
                                            "我觉得",
@@ -289,6 +304,28 @@ static bool is_about_health(const struct clause *c)
     return c->flags & W_HEALTH || (c->is_cjk && zh_find(zh_health, c->s, c->n));
 }
 
+/* "my", "our": somebody's own. */
+static bool is_own(const struct clause *c)
+{
+    for (size_t i = 0; i < c->n_words; i++)
+        if (c->words[i].flags & W_FIRST && c->words[i].flags & W_SHAPE)
+            return true;
+    return c->is_cjk && c->is_first_person;
+}
+
+/* "Tobias, but everyone calls me Tobi": up to the comma. */
+static size_t first_part(const char *s, size_t n)
+{
+    static const char *const ends[] = {",", "，", "、", "。", "；", " and ", " but ", " (", NULL};
+    size_t least = n;
+    for (size_t k = 0; ends[k]; k++) {
+        const char *at = memmem(s, n, ends[k], strlen(ends[k]));
+        if (at && (size_t)(at - s) < least)
+            least = (size_t)(at - s);
+    }
+    return least;
+}
+
 /* kind, weight and pairs of what a person says; weight 0: nothing. */
 static void weigh_user(const struct clause *c, struct fact *f)
 {
@@ -297,15 +334,19 @@ static void weigh_user(const struct clause *c, struct fact *f)
     const struct phrase *phrase = phrase_of(c, value);
     enum fact_kind kind = FACT_SELF;
     int weight = value_weight(c, f, &kind);
-    if (phrase && phrase->key[0] && value[1] > value[0] && value[1] - value[0] < FACT_WAS_BYTES) {
-        f->n_pairs = pair_add(f->pairs, 0, phrase->key, c->s + value[0], value[1] - value[0]);
+    if (phrase && phrase->key[0] && value[1] > value[0]) {
+        size_t n = first_part(c->s + value[0], value[1] - value[0]);
+        if (n < FACT_WAS_BYTES)
+            f->n_pairs = pair_add(f->pairs, 0, phrase->key, c->s + value[0], n);
     }
     if (phrase && phrase->weight > weight) {
         int extra = weight ? 3 : 0;
         weight = phrase->weight + extra - (c->is_ask ? 10 : 0);
         kind = phrase->kind;
     }
-    if (f->n_pairs && c->flags & W_FIRST && weight < 70 && !c->is_ask) {
+    if (f->n_pairs && weight < 68 && key_is_thing(f->pairs[0].key) && !c->is_ask)
+        weight = 68;
+    if (f->n_pairs && is_own(c) && weight < 70 && !c->is_ask) {
         kind = weight < 46 ? FACT_SELF : kind;
         weight = 70;
     }

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "memory/clause.h"
+#include "memory/facts_list.h"
 #include "memory/words.h"
 
 #define KEY_WORDS 4
@@ -72,6 +73,34 @@ static size_t thing_begin(const struct clause *c, size_t to)
     return from;
 }
 
+static bool has_thing(const struct clause *c, size_t from, size_t to)
+{
+    for (size_t i = from; i < to; i++)
+        if (c->words[i].flags & W_THING)
+            return true;
+    return false;
+}
+
+/* The noun phrase that begins the clause, if it is of a thing. */
+static void thing_first(const struct clause *c, size_t *from, size_t *to)
+{
+    size_t end = 1;
+    while (end < *from && is_thing_word(&c->words[end]))
+        end++;
+    if (end > 1 && has_thing(c, 1, end)) {
+        *from = 1;
+        *to = end;
+    }
+}
+
+/* "was": what happened, no attribute. */
+static bool is_past(const struct clause *c, size_t i)
+{
+    const char *s = c->plain.s + c->words[i].at;
+    return (c->words[i].n == 3 && memcmp(s, "was", 3) == 0) ||
+           (c->words[i].n == 4 && memcmp(s, "were", 4) == 0);
+}
+
 /* Left of the word `first`; false: nothing there that is a key. */
 static bool key_left(const struct clause *c, size_t first, char key[FACT_KEY_BYTES])
 {
@@ -92,6 +121,8 @@ static bool key_left(const struct clause *c, size_t first, char key[FACT_KEY_BYT
     bool is_thing = c->words[to - 1].flags & W_THING;
     if (!is_stated && !(is_to && c->is_update) && !is_thing)
         return false;
+    if (is_stated && !has_thing(c, from, to) && c->words[0].flags & W_SHAPE)
+        thing_first(c, &from, &to); /* "the incident we're working on is" */
     if (!is_stated && is_thing && to - from > 2)
         from = to - 2; /* without a verb the words before are anything's */
     if (!is_stated && is_thing && to - from == 2 && from == 0)
@@ -140,6 +171,16 @@ static bool is_listed(const char *const *list, const char *s)
     return zh_find(list, s, strlen(s)) != NULL;
 }
 
+static size_t end_of_value_before(const struct clause *c, size_t n)
+{
+    size_t end = 0;
+    for (size_t i = 0; i < c->n_values; i++) {
+        size_t to = c->values[i].at + c->values[i].n;
+        end = to <= n && to > end ? to : end;
+    }
+    return end;
+}
+
 /* s[0, n) ends where the value begins. */
 static bool key_chinese(const struct clause *c, size_t n, char key[FACT_KEY_BYTES])
 {
@@ -148,7 +189,7 @@ static bool key_chinese(const struct clause *c, size_t n, char key[FACT_KEY_BYTE
     while (strip_end(c->s, &n, zh_links, &which))
         is_stated = is_stated || is_listed(zh_copulas, which);
     size_t from = n;
-    while (from > 0 && n - from < 24) {
+    while (from > end_of_value_before(c, n) && n - from < 24) {
         size_t at = from - 1;
         while (at > 0 && ((unsigned char)c->s[at] & 0xC0) == 0x80)
             at--;
@@ -203,21 +244,42 @@ static bool replaces(const struct clause *c, int value, size_t first, struct fac
     return true;
 }
 
+/* 项目的负责人是王芳: a thing, what states it, and the rest. */
+static int key_of_chinese_tail(const struct clause *c, struct fact_pair *v, int n)
+{
+    static const char *const states[] = {"改成", "改为", "换成", "是", "叫", "为", "：", NULL};
+    for (size_t i = 0; states[i]; i++) {
+        const char *at = memmem(c->s, c->n, states[i], strlen(states[i]));
+        char key[FACT_KEY_BYTES];
+        size_t before = at ? (size_t)(at - c->s) : 0, after = before + (at ? strlen(states[i]) : 0);
+        if (!at || after >= c->n || c->n - after >= FACT_WAS_BYTES || !key_chinese(c, after, key) ||
+            !zh_find(zh_things, key, strlen(key)))
+            continue;
+        return pair_add(v, n, key, c->s + after, c->n - after);
+    }
+    return n;
+}
+
 /* "my locker code is blue heron": no exact value, but someone's thing and what it is. */
 static int key_of_tail(const struct clause *c, struct fact_pair *v, int n)
 {
-    if (!c->n_words || !(c->words[0].flags & W_FIRST) || !(c->words[0].flags & W_SHAPE))
+    if (c->is_cjk)
+        return key_of_chinese_tail(c, v, n);
+    if (!c->n_words || !(c->words[0].flags & W_SHAPE))
         return n;
+    bool is_own = c->words[0].flags & W_FIRST;
     size_t i = 1;
     while (i < c->n_words && !(c->words[i].flags & W_COPULA))
         i++;
     size_t first = i + 1;
     while (first < c->n_words && c->words[first].flags & (W_SHAPE | W_LINK | W_UPDATE | W_COPULA))
         first++;
-    if (i > 4 || i < 2 || first >= c->n_words || c->n_words - first > 6)
+    if (i > 4 || i < 2 || first >= c->n_words || c->n_words - first > 6 || is_past(c, i))
         return n;
     char key[FACT_KEY_BYTES];
     join_words(c, 1, i, key);
+    if (!is_own && !key_is_thing(key))
+        return n;
     size_t from = c->plain.at[c->words[first].at];
     const struct clause_word *last = &c->words[c->n_words - 1];
     size_t to = c->plain.at[last->at + last->n];

@@ -210,8 +210,10 @@ int memory_savings_of_conversation(struct memory *m, int64_t conversation,
     int rc = read_sums(s, &found, e);
     if (rc < 0)
         return rc;
-    s = db_stmt(
-        m->db, "SELECT reason, n FROM conversation_miss WHERE conversation = ?1 ORDER BY reason", e);
+    s = db_stmt(m->db,
+                "SELECT reason, n FROM conversation_miss WHERE conversation = ?1"
+                " ORDER BY reason",
+                e);
     stmt_int(s, 1, conversation);
     rc = read_misses(s, &found, e);
     if (rc == 0)

@@ -10,7 +10,7 @@
  *          ├──── block_use                                       what the cache keeps for it: ids
  *          └──── conversation_savings, conversation_miss         sums over its turns, for life
  *
- *      owner_savings, owner_miss                       the same for all of an owner's turns, for good
+ *      owner_savings, owner_miss                       the same for all of an owner's turns
  *      reply_owner ◄─ reply                            stateless chats: chain hash → generated ids
  *
  *      message_fts, search_state                       full text: one row a message (memory/index.c)
@@ -236,6 +236,7 @@ static const char *const schema_steps[] = {
     "  facts TEXT NOT NULL"
     ") STRICT;"
     "CREATE INDEX cut_by_conversation ON cut (conversation, state);"
+    "CREATE INDEX message_system ON message (conversation) WHERE role = 1;"
 
     "CREATE TABLE message_context ("
     "  message INTEGER PRIMARY KEY REFERENCES message ON DELETE CASCADE,"

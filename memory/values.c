@@ -373,12 +373,15 @@ static struct makeup makeup_of(struct text t, size_t i, size_t n)
     return m;
 }
 
-/* state-of-the-art is no name of a thing. */
+/* state-of-the-art and a ten-year-old are no names of things. */
 static bool has_stop_part(struct text t, size_t i, size_t n)
 {
+    static const char *const spans[] = {"year",   "day", "month", "week", "hour",
+                                        "minute", "old", "step",  "fold", NULL};
     for (size_t k = i; k < i + n;) {
         size_t part = letters(t, k);
-        if (part && (word_flags(t.s + k, part) & W_STOP))
+        bool is_span = any_of(t, k, spans);
+        if (is_span || (part && (word_flags(t.s + k, part) & W_STOP)))
             return true;
         k += part + 1;
     }
@@ -393,6 +396,8 @@ static bool is_path(struct text t, size_t i, const struct makeup *m)
     if (c == '/' || (c == '~' && d == '/') || (c == '.' && is_in("./", d)) ||
         (is_letter(c) && d == ':' && at(t, i + 2) == '\\'))
         return m->n >= 3;
+    if (m->n_slashes == 1 && (m->n_hyphens || m->n_under) && m->n_letters > 4 && is_letter(c))
+        return true; /* fix/login-race */
     const char *slash = memrchr(t.s + i, '/', m->n);
     size_t rest = slash ? (size_t)(t.s + i + m->n - slash) : 0;
     bool has_ending = slash && memchr(slash, '.', rest) && slash[1] != '.';
@@ -453,6 +458,8 @@ static enum value_kind classify(struct text t, size_t i, const struct makeup *m)
         return VALUE_VERSION;
     if (is_host(t, i, m))
         return VALUE_HOST;
+    if (t.s[i] == '-' && digits(t, i + 1) + 1 == m->n)
+        return VALUE_NUMBER;
     if (is_quantity(t, i, m))
         return m->n == 4 && m->n_digits == 4 && (t.s[i] == '1' || has(t, i, "20")) ? VALUE_YEAR
                                                                                    : VALUE_NUMBER;
@@ -482,6 +489,22 @@ static size_t grouped(struct text t, size_t i)
     if (at(t, i + n) == '.' && is_digit(at(t, i + n + 1)))
         n += 1 + digits(t, i + n + 1);
     return is_alnum(at(t, i + n)) ? 0 : n;
+}
+
+/* LH 1842, RFC 793: two to four capitals and a number. */
+static size_t lettered_number(struct text t, size_t i)
+{
+    size_t n = letters(t, i);
+    if (n < 2 || n > 4 || at(t, i + n) != ' ' ||
+        word_flags(t.s + i, n) & (W_STOP | W_MONTH | W_MONEY))
+        return 0;
+    for (size_t k = 0; k < n; k++)
+        if (!is_capital((unsigned char)t.s[i + k]))
+            return 0;
+    size_t n_digits = digits(t, i + n + 1);
+    return n_digits >= 2 && n_digits <= 5 && !is_alnum(at(t, i + n + 1 + n_digits))
+               ? n + 1 + n_digits
+               : 0;
 }
 
 /* ---- quotations and names ---- */
@@ -594,6 +617,9 @@ static size_t run_value(struct text t, size_t i, enum value_kind *ret)
         return n;
     *ret = VALUE_NUMBER;
     if ((n = grouped(t, i)))
+        return n;
+    *ret = VALUE_IDENT;
+    if ((n = lettered_number(t, i)))
         return n;
     n = run_end(t, i);
     struct makeup m = makeup_of(t, i, n);

@@ -312,58 +312,141 @@ static int choose_cut(struct memory *m, struct path *p, const struct memory_wind
     return rc;
 }
 
-/* One message and its context at the end of *w. */
-static int load_message(struct memory *m, int64_t row, size_t max, struct memory_window *w,
+/* A window while it is read: from its tip up, into the end of its arrays. */
+struct loading {
+    const struct memory_window_want *want;
+    const struct path *path;
+    struct memory_window w; /* v and contexts: [cap], its messages from `start` on */
+    size_t cap, start;
+    size_t n_system; /* at the beginning of the arrays, not yet beside the others */
+    size_t n_bytes;
+    bool has_user;
+};
+
+static bool is_kept(const struct memory_window *w, int64_t row)
+{
+    return row >= w->cut.first && !rows_hold(&w->cut.dropped, row);
+}
+
+static int load_message(struct memory *m, int64_t row, size_t at, struct loading *l,
                         struct arena *a, struct err *e)
 {
-    if (w->n == max)
-        return err_set(e, ERR_LIMIT, "the window is longer than %zu messages", max);
-    int rc = memory_message_by_row(m, row, &w->v[w->n], a, e);
-    const bool is_bare = w->has_cut && rows_hold(&w->cut.bare, row);
-    if (rc == 0 && w->v[w->n].role == MEMORY_USER && !is_bare)
-        rc = memory_context_get(m, row, &w->contexts[w->n], a, e);
-    w->n += rc == 0;
+    struct memory_message *msg = &l->w.v[at];
+    struct memory_context *context = &l->w.contexts[at];
+    int rc = memory_message_by_row(m, row, msg, a, e);
+    if (rc == 0 && msg->role == MEMORY_USER && !rows_hold(&l->w.cut.bare, row))
+        rc = memory_context_get(m, row, context, a, e);
+    l->n_bytes += msg->n_text + context->n_text;
+    l->has_user = l->has_user || msg->role == MEMORY_USER;
     return rc;
 }
 
-static int load_messages(struct memory *m, const struct path *p, struct memory_window *w,
-                         size_t max, struct arena *a, struct err *e)
+/* From the tip up, until the bytes are enough. *ret_next: the place in the path of the first that
+ * wasn't looked at. */
+static int load_newest(struct memory *m, struct loading *l, size_t *ret_next, struct arena *a,
+                       struct err *e)
 {
-    const size_t n_max = w->cut.system.n + p->n;
-    w->v = arena_array(a, n_max, sizeof(*w->v));
-    w->contexts = arena_array(a, n_max, sizeof(*w->contexts));
-    if (!w->v || !w->contexts)
-        return memory_out(e);
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < w->cut.system.n; i++) {
-        rc = load_message(m, w->cut.system.v[i], SIZE_MAX, w, a, e);
-        rc = rc == ERR_NOTFOUND ? 0 : rc; /* deleted since */
+    const struct path *p = l->path;
+    const size_t max_bytes = l->want->max_bytes;
+    size_t i = 0;
+    for (; i < p->n && p->rows[i] >= l->w.cut.first; i++) {
+        if (!is_kept(&l->w, p->rows[i]))
+            continue;
+        if (max_bytes > 0 && l->n_bytes >= max_bytes && l->has_user)
+            break;
+        if (l->cap - l->start == l->want->max)
+            return err_set(e, ERR_LIMIT, "the window is longer than %zu messages", l->want->max);
+        int rc = load_message(m, p->rows[i], --l->start, l, a, e);
+        if (rc < 0)
+            return rc;
     }
-    w->n_system = w->n;
-    for (size_t i = p->n; rc == 0 && i-- > 0;) {
-        const int64_t row = p->rows[i];
-        if (row >= w->cut.first && !rows_hold(&w->cut.dropped, row))
-            rc = load_message(m, row, w->n_system + max, w, a, e);
+    *ret_next = i;
+    return 0;
+}
+
+/* Those that the cut names, without those deleted since. */
+static int load_cut_system(struct memory *m, struct loading *l, struct arena *a, struct err *e)
+{
+    const struct memory_rows *system = &l->w.cut.system;
+    for (size_t i = 0; i < system->n; i++) {
+        int rc = load_message(m, system->v[i], l->n_system, l, a, e);
+        if (rc < 0 && rc != ERR_NOTFOUND)
+            return rc;
+        l->n_system += rc == 0;
     }
+    return 0;
+}
+
+/* Those of the path that were not read, from its place `next` up. */
+static int load_system_above(struct memory *m, struct loading *l, size_t next, struct arena *a,
+                             struct err *e)
+{
+    struct path seen = *l->path; /* whole: looking for a row walks no further */
+    const int64_t below = l->path->rows[next];
+    struct stmt *s = db_stmt(m->db,
+                             "SELECT row FROM message WHERE conversation ="
+                             " (SELECT conversation FROM message WHERE row = ?1) AND role = 1"
+                             " AND row >= ?2 AND row <= ?1 ORDER BY row",
+                             e);
+    stmt_int(s, 1, below);
+    stmt_int(s, 2, l->w.cut.first);
+    int rc;
+    while ((rc = stmt_step(s, e)) == 1) {
+        const int64_t row = column_int(s, 0);
+        const int on_path = is_kept(&l->w, row) ? path_holds(m, &seen, row, a, e) : 0;
+        if (on_path == 0)
+            continue;
+        rc = on_path < 0 ? on_path : load_message(m, row, l->n_system++, l, a, e);
+        if (rc < 0)
+            break;
+        l->w.n_above--;
+    }
+    stmt_end(s);
     return rc;
+}
+
+static int load_messages(struct memory *m, struct loading *l, struct arena *a, struct err *e)
+{
+    size_t next = 0;
+    l->cap = l->start = l->w.cut.system.n + l->path->n;
+    l->w.v = arena_array(a, l->cap, sizeof(*l->w.v));
+    l->w.contexts = arena_array(a, l->cap, sizeof(*l->w.contexts));
+    if (!l->w.v || !l->w.contexts)
+        return memory_out(e);
+    int rc = load_newest(m, l, &next, a, e);
+    if (rc == 0)
+        rc = load_cut_system(m, l, a, e);
+    for (size_t i = next; i < l->path->n; i++)
+        l->w.n_above += is_kept(&l->w, l->path->rows[i]);
+    if (rc == 0 && l->w.n_above > 0)
+        rc = load_system_above(m, l, next, a, e);
+    if (rc < 0)
+        return rc;
+    const size_t n = l->cap - l->start;
+    memmove(l->w.v + l->n_system, l->w.v + l->start, n * sizeof(*l->w.v));
+    memmove(l->w.contexts + l->n_system, l->w.contexts + l->start, n * sizeof(*l->w.contexts));
+    l->w.n_system = l->n_system;
+    l->w.n = l->n_system + n;
+    return 0;
 }
 
 static int load(struct memory *m, const struct memory_window_want *want, struct memory_window *ret,
                 struct arena *a, struct err *e)
 {
     struct path p = {.next = want->tip};
-    struct memory_window w = {.n = 0};
-    int rc = choose_cut(m, &p, want, &w.cut, a, e);
+    struct loading l = {.want = want, .path = &p};
+    int rc = choose_cut(m, &p, want, &l.w.cut, a, e);
     if (rc < 0)
         return rc;
-    w.has_cut = rc == 1;
+    l.w.has_cut = rc == 1;
     /* What the cut drops is walked, too. */
-    const size_t max = want->max < SIZE_MAX - ROWS_MAX ? want->max + w.cut.dropped.n : SIZE_MAX;
-    rc = path_walk(m, &p, w.cut.first, max, a, e);
+    const bool is_bounded = want->max_bytes == 0 && want->max < SIZE_MAX - ROWS_MAX;
+    rc = path_walk(m, &p, l.w.cut.first, is_bounded ? want->max + l.w.cut.dropped.n : SIZE_MAX, a,
+                   e);
     if (rc == 0)
-        rc = load_messages(m, &p, &w, want->max, a, e);
+        rc = load_messages(m, &l, a, e);
     if (rc == 0)
-        *ret = w;
+        *ret = l.w;
     return rc;
 }
 

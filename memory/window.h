@@ -119,16 +119,22 @@ struct memory_window {
     struct memory_context *contexts; /* [n], beside v: what is rendered with each (the cut's `bare`
                                       * ones have none) */
     size_t n;
-    size_t n_system; /* of v that stand above the cut's first row; the head follows them. 0 without
-                      * a cut */
+    size_t n_system; /* system messages at the beginning of v that stand above the rest; the cut's
+                      * head follows them. 0 when nothing was left out */
+    size_t n_above;  /* messages of the window that were not read (want.max_bytes). They stand
+                      * between the first n_system of v and the others */
     bool has_cut;
     struct memory_cut cut; /* when has_cut */
 };
 struct memory_window_want {
     int64_t tip;
-    size_t max;  /* messages; ERR_LIMIT beyond. Counts what is loaded, not the path. */
-    int64_t cut; /* 0: the one in force; MEMORY_WHOLE_PATH; or the row of a cut, as if it were in
-                  * force (ERR_NOTFOUND when gone or not on the path) */
+    size_t max;       /* messages; ERR_LIMIT beyond. Counts what is read, not the path */
+    size_t max_bytes; /* 0: all. Else the newest messages are read until they are this many bytes
+                       * and one of them is a user's, and all system ones: for a long path without
+                       * a cut. If they are more than the model takes, no strategy could have kept
+                       * what stands above and these too */
+    int64_t cut;      /* 0: the one in force; MEMORY_WHOLE_PATH; or the row of a cut, as if it were
+                       * in force (ERR_NOTFOUND when gone or not on the path) */
 };
 #define MEMORY_WHOLE_PATH (-1)
 /* Reads only what the window needs: with a cut, the messages from its first row on, whatever lies

@@ -17,9 +17,9 @@ const char *const zh_links[] = {
     "不超过", "号码",   "是",     "为",     "叫",     "在",     "到",     "有",     "用",
     "了",     "约",     "从",     "于",     "：",     ":",      "=",      "#",      " ",
     "“",      "「",     "\"",     NULL};
-const char *const zh_copulas[] = {"是",     "为",   "叫",   "改",     "换", "变", "调整",
-                                  "更新到", "升级", "推迟", "提前到", "设", "定", "等于",
-                                  "：",     ":",    "=",    "在",     "到", NULL};
+const char *const zh_copulas[] = {"是",   "为",     "叫",   "改",   "换",     "变",
+                                  "调整", "更新到", "升级", "推迟", "提前到", "设",
+                                  "定",   "等于",   "：",   ":",    "=",      NULL};
 const char *const zh_updates[] = {"现在", "改成", "改为", "改到", "改用", "换成",   "换到",
                                   "变成", "变为", "更新", "升级", "推迟", "提前到", "调整",
                                   "不再", "搬到", "更正", "目前", "挪到", NULL};
@@ -154,6 +154,29 @@ const size_t n_lead_ins = sizeof lead_ins / sizeof lead_ins[0];
 #define DECIDED FACT_DECISION
 
 const struct phrase phrases[] = {
+    /* Looks like one and is none. */
+    {" i have a question ", SELF, 0, ""},
+    {" i have another question ", SELF, 0, ""},
+    {" i have an idea ", SELF, 0, ""},
+    {" i have a feeling ", SELF, 0, ""},
+    {" i like that ", LIKE, 0, ""},
+    {" i like it ", LIKE, 0, ""},
+    {" i love it ", LIKE, 0, ""},
+    {" i love that ", LIKE, 0, ""},
+    {" i like the idea ", LIKE, 0, ""},
+    {" i'm a bit ", SELF, 0, ""},
+    {" i'm a little ", SELF, 0, ""},
+    {" i am a bit ", SELF, 0, ""},
+    {" don't worry ", RULE, 0, ""},
+    {" no problem ", RULE, 0, ""},
+    {" no worries ", RULE, 0, ""},
+    {" no thanks ", RULE, 0, ""},
+    {"我是说", SELF, 0, ""},
+    {"我是不是", SELF, 0, ""},
+    {"我是想", SELF, 0, ""},
+    {"不要紧", RULE, 0, ""},
+    {"别担心", RULE, 0, ""},
+    {"别的", RULE, 0, ""},
     /* What hurts. */
     {" allergic to ", SELF, 95, ""},
     {" allergy to ", SELF, 95, ""},
@@ -253,6 +276,9 @@ const struct phrase phrases[] = {
     {"我在*工作", SELF, 76, "me work"},
     {"我在*上班", SELF, 76, "me work"},
     {"我在*上学", SELF, 76, "me study"},
+    {"我在*当", SELF, 78, ""},
+    {"我在*做", SELF, 74, ""},
+    {"我从事", SELF, 76, "me job"},
     {"我患有", SELF, 92, ""},
     {"我得了", SELF, 86, ""},
     {"我家有", SELF, 70, ""},

@@ -61,7 +61,7 @@ static void blocks_tell_who_computed_them_first(void **state)
 
 static void another_owner_finds_nothing(void **state)
 {
-    (void)state;
+    (void)state; /* B06 */
     struct tier t;
     int32_t ids[128];
     tier_init(&t, 64);
@@ -373,7 +373,7 @@ static void a_second_daemon_does_without(void **state)
 
 static void the_folder_is_private_and_tagged_and_clean(void **state)
 {
-    (void)state;
+    (void)state; /* B73, B69 */
     struct tier t;
     struct stat st;
     int32_t ids[100];

@@ -121,6 +121,18 @@ static void directory(const char *path, const char *other)
     unlink(path);
     assert_int_equal(mkdir(path, 0700), 0);
 }
+static void file_for_its_folder(const char *path, const char *other)
+{
+    char folder[300], aside[310];
+    (void)other;
+    snprintf(folder, sizeof folder, "%s", path);
+    *strrchr(folder, '/') = '\0';
+    snprintf(aside, sizeof aside, "%s.x", folder);
+    assert_int_equal(rename(folder, aside), 0);
+    const int fd = open(folder, O_WRONLY | O_CREAT | O_EXCL, 0600);
+    assert_true(fd >= 0);
+    close(fd);
+}
 static void of_another_owner(const char *path, const char *other)
 {
     (void)other;
@@ -151,6 +163,7 @@ static const struct fault faults[] = {
     {"a directory", directory, true},
     {"another owner's", of_another_owner, false},
     {"gone", gone, false},
+    {"a file for its folder", file_for_its_folder, false},
 };
 
 static void fill(struct tier *t, int32_t *ids)
@@ -213,7 +226,7 @@ static void try_fault(const struct fault *f, int k, bool is_running)
 
 static void every_kind_of_bad_file_is_a_miss(void **state)
 {
-    (void)state;
+    (void)state; /* B69, B70 */
     const int blocks[] = {0, 2, N_WHOLE - 1, N_WHOLE};
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
         for (size_t k = 0; k < sizeof blocks / sizeof *blocks; k++) {
@@ -373,7 +386,7 @@ static void a_full_disk_is_left_alone_for_a_while(void **state)
     }
 }
 
-/* A limit on the size of files, as a real process meets it: half a block is written, no more. */
+/* B69: a limit on the size of files, as a process meets it: half a block is written, no more. */
 static void a_file_size_limit_is_no_death(void **state)
 {
     (void)state;
@@ -400,7 +413,7 @@ static void a_file_size_limit_is_no_death(void **state)
 
 /* ---- kill ---- */
 
-/* The child writes until it is killed; what it leaves is right or a miss. */
+/* The child writes until it is killed; what it leaves is right or a miss. B69 */
 static void kills_at_random_points_leave_right_blocks(void **state)
 {
     (void)state;

@@ -48,7 +48,7 @@ static void path_of_root(const struct tier *t, const char *owner, const char *be
 /* The same ids of two owners: whole files of one under the other's names, in both directions. */
 static void another_owner_s_file_under_our_name_is_a_miss(void **state)
 {
-    (void)state;
+    (void)state; /* B06, B71 */
     for (int is_running = 0; is_running < 2; is_running++) {
         struct tier t;
         int32_t ids[N_IDS];

@@ -467,6 +467,7 @@ static void names_alone_give_all_branches(void **state)
     const struct cache_root root = fake_root("a");
     int32_t ids[N_IDS], branch[N_IDS];
     uint8_t names[32 * HASH_BYTES];
+    size_t n_other;
     tier_init(&t, 64);
     t.tail_idle_ms = 0;
     tier_restart(&t);
@@ -498,7 +499,8 @@ static void names_alone_give_all_branches(void **state)
             }
         }
         assert_true(has_seen[0] && has_seen[1]);
-        assert_int_equal(cache_trace_n_missing(c), 1);
+        assert_int_equal(cache_trace_n_missing(c, &n_other), 1);
+        assert_int_equal(n_other, 0);
         cache_trace_free(c);
         ids_done(&got);
         if (round == 0) {
@@ -516,6 +518,7 @@ static void a_trace_can_be_given_up_and_needs_the_right_root(void **state)
     struct tier t;
     struct err e;
     struct ids got;
+    size_t n_other;
     int n_proven;
     const struct cache_root root = fake_root("b");
     int32_t ids[N_IDS];
@@ -528,15 +531,21 @@ static void a_trace_can_be_given_up_and_needs_the_right_root(void **state)
     ids_init(&got);
     struct cache_trace *c = trace_of(&t, names, n); /* of "a" */
     assert_int_equal(cache_trace_next(c, &got, &n_proven, &e), 0);
-    assert_int_equal(cache_trace_n_missing(c), n);
+    assert_int_equal(cache_trace_n_missing(c, &n_other), n);
     cache_trace_free(c);
     tier_restart(&t);
+    c = trace_of(&t, names, n); /* now only the disk has them */
+    assert_int_equal(cache_trace_next(c, &got, &n_proven, &e), 0);
+    assert_int_equal(cache_trace_n_missing(c, &n_other), 0);
+    assert_int_equal(n_other, n);
+    cache_trace_free(c);
     assert_int_equal(cache_trace_open(t.cache, &root, names, n, &c, &e), 0);
     assert_true(cache_trace_is_reading(c));
     cache_trace_free(c);
     cache_trace_free(NULL);
     ids_done(&got);
     tier_sync(&t);
+    assert_int_equal(tier_turn(&t, "b", 1, ids, N_IDS).n_disk, 192); /* and they are still there */
     tier_done(&t);
 }
 

@@ -53,6 +53,15 @@ class Completion(unittest.TestCase):
         self.assertEqual(self.offers("--json", "export", "--a"), ["--all"])
         self.assertEqual(self.offers("list", "--top"), [])
 
+    def test_orders_of_cache(self):
+        self.assertEqual(self.offers("cache", ""), ["list", "drop", "pin", "unpin"])
+        self.assertEqual(self.offers("cache", "u"), ["unpin"])
+        self.assertEqual(self.offers("cache", "drop", "--a"), ["--all", "--after"])
+        one = self.d.post("/v1/conversations", {})[1]["id"]
+        self.assertEqual(
+            self.offers("--socket", self.d.socket_path, "cache", "pin", one[:30]), [one]
+        )
+
     def test_ids_and_files(self):
         ids = {self.d.post("/v1/conversations", {})[1]["id"] for _ in range(3)}
         where = ("--socket", self.d.socket_path)

@@ -36,15 +36,16 @@ class Verify(unittest.TestCase):
             h = self.client(d)
             r = h.run("verify")
             self.assertEqual(
-                (r.code, r.out), (0, "all 0 blocks are the bytes that the model computes\n")
+                (r.code, r.out),
+                (0, "all 0 blocks (0 positions) are the bytes that the model computes\n"),
             )
             ids = [self.talk(d, words(60, 1000 * i)) for i in range(3)]
             r = h.run("verify")
             self.assertEqual((r.code, r.err), (0, ""), r)
             lines = r.out.splitlines()
             self.assertEqual([x.split(":")[0] for x in lines[:3]], ids[::-1])
-            self.assertRegex(lines[0], r": \d+ blocks \(\d+ in RAM, 0 on disk\)")
-            self.assertRegex(lines[3], r"^all \d\d blocks are the bytes that the model computes$")
+            self.assertRegex(lines[0], r": \d+ blocks, \d+ positions \(\d+ in RAM, \d+ on disk\)$")
+            self.assertRegex(lines[3], r"^all \d+ blocks \(\d+ positions\) are the bytes that the")
             one = h.run("verify", ids[0], "1")
             self.assertEqual([x.split(":")[0] for x in one.out.splitlines()[:2]], [ids[0], ids[2]])
             objects = [json.loads(x) for x in h.run("verify", "--json").out.splitlines()]
@@ -64,12 +65,28 @@ class Verify(unittest.TestCase):
             h = self.client(d)
             r = h.run("verify")
             self.assertEqual((r.code, r.err), (1, ""), r)
-            self.assertIn(f"{c}: 1 blocks (0 in RAM, 1 on disk)", r.out)
+            self.assertIn(f"{c}: 1 block, 32 positions (0 in RAM, 1 on disk), ", r.out)
             self.assertIn("  block 0 (position 0) is not what the model computes; removed", r.out)
             self.assertIn("1 of 1 blocks differed", r.out)
             r = h.run("verify", c)
             self.assertEqual(r.code, 0, r)
-            self.assertIn(" tokens not cached\n", r.out)
+            self.assertRegex(r.out, r", \d+ blocks not cached any more\n")
+
+    def test_a_wrong_file_is_told_from_a_wrong_block(self):
+        with Scripted({}, folder=self.folder) as d:
+            c = self.talk(d, words(60))
+            d.until(lambda: d.status()["disk"]["waiting"] == 0, "all is written")
+            for at, _, names in os.walk(os.path.join(self.folder, "cache", "kv")):
+                for n in sorted(x for x in names if x.endswith(".kv"))[:1]:
+                    tool = os.path.join(BUILD, "tests", "reseal")
+                    subprocess.run([tool, os.path.join(at, n), "5"], check=True)
+                    break
+            h = self.client(d)
+            r = h.run("verify", c)
+            self.assertEqual(r.code, 1, r)
+            self.assertIn("has a file that is not what the model computes", r.out)
+            d.until(lambda: d.status()["disk"]["waiting"] == 0, "it is written again")
+            self.assertEqual(h.run("verify", c).code, 0)
 
 
 if __name__ == "__main__":

@@ -100,7 +100,8 @@ static void a_large_models_passes_and_vectors_come_off_the_cache(void **state)
     r.vectors_bytes = 50 * MIB;
     assert_int_equal(budget_plan(&r, &b, &e), 0);
     assert_int_equal(b.buffers_bytes, 300 * MIB + BUDGET_REST_BYTES);
-    assert_int_equal(b.n_blocks, (4096 * MIB - 100 * MIB - 50 * MIB - b.buffers_bytes) / r.block_bytes);
+    assert_int_equal(b.n_blocks,
+                     (4096 * MIB - 100 * MIB - 50 * MIB - b.buffers_bytes) / r.block_bytes);
     const uint64_t all = r.weights_bytes + r.vectors_bytes + b.buffers_bytes +
                          (uint64_t)b.n_blocks * r.block_bytes;
     assert_true(all <= r.memory_bytes && all + r.block_bytes > r.memory_bytes);

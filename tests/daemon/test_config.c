@@ -48,6 +48,7 @@ static void defaults_are_the_tables(void **state)
     assert_int_equal(c.kv_type, KV_F16);
     assert_int_equal(c.log_level, LOG_LEVEL_INFO);
     assert_int_equal(c.disk_reserve_bytes, 1u << 30);
+    assert_int_equal(c.verify_every, 64);
     assert_true(c.memory_bytes > 0 && c.memory_bytes <= 4ull << 30);
     assert_string_equal(c.context, "auto");
     assert_null(c.listen);
@@ -222,8 +223,9 @@ static void every_option_is_in_the_help(void **state)
     static const char *const names[] = {
         "config",      "model",        "socket",   "listen",    "api-key-file",    "state-dir",
         "cache-dir",   "ctx",          "parallel", "queue",     "threads",         "isa",
-        "memory",      "disk",         "kv-type",  "context",   "summary", "embedding-model", "chat-template",
-        "socket-mode", "disk-reserve", "no-cache", "log-level", "cors-origin"};
+        "memory",      "disk",         "kv-type",  "context",   "embedding-model", "chat-template",
+        "socket-mode", "disk-reserve", "no-cache", "log-level", "cors-origin",     "verify-every",
+        "summary"};
     struct buf b;
     buf_init(&b, 1 << 16);
     config_help(&b);

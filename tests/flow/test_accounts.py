@@ -362,6 +362,62 @@ class Sums(Case):
             self.assertEqual(self.stats(d)["total"], total)
             self.assertEqual(self.stats(d)["since_start"]["turns"], 0)
 
+    def test_failed_turns_are_told_and_counted(self):
+        with self.daemon() as d:
+            before = self.metrics(d)
+            m = [user("nan " + words(40, 0))]
+            status, whole = d.post("/v1/chat/completions", {"messages": m, "temperature": 0})
+            self.assertEqual((status, whole["error"]["code"]), (500, "numeric_error"))
+            with d.chat_stream(m) as s:
+                last = list(s)[-1]
+            self.assertEqual(last["error"]["code"], "numeric_error")
+            body = {"input": "nan " + words(40, 500), "temperature": 0, "stream": True}
+            with d.stream("/v1/responses", body) as s:
+                failed = list(s)[-1]
+            self.assertEqual(failed["type"], "response.failed")
+            stored = d.get(f"/v1/responses/{failed['response']['id']}")[1]
+            self.assertEqual(stored["hearth"], failed["response"]["hearth"])
+            caches = [x["hearth"]["cache"] for x in (whole, last, failed["response"])]
+            total = self.stats(d)["total"]
+            self.assertEqual(total["turns"], 3)
+            for k in ("ram", "disk", "shared", "computed"):
+                self.assertEqual(total[k], sum(c[k] for c in caches), k)
+            self.assertGreater(caches[0]["computed"], 40)
+            self.assertEqual(total["misses"], {"new": sum(1 for c in caches if c["miss"])})
+            now = self.metrics(d)
+            self.assertEqual(
+                now["hearth_computed_tokens_total"] - before["hearth_computed_tokens_total"],
+                total["computed"],
+            )
+
+    def test_a_turn_whose_client_left_is_counted_as_far_as_it_came(self):
+        with Scripted({**SCRIPT, "pace_us": 3000, "prefill_us_per_token": 200},
+                      folder=self.folder) as d:
+            c = self.new(d)
+            body = {"conversation": c, "input": "forever " + words(40, 0), "stream": True}
+            with d.stream("/v1/responses", body) as s:
+                next(e for e in s if e["type"] == "response.output_text.delta")
+            d.until(lambda: self.stats(d)["total"]["turns"] == 1, "the turn has ended")
+            turn = self.savings(d, c)["turns"]["data"][0]
+            self.assertEqual(turn["finish"], "canceled")
+            cache = turn["cache"]
+            self.assertEqual(cache["tokens"] + cache["computed"], turn["prompt_tokens"])
+            # And one that leaves while its prompt is read.
+            body["input"] = "forever " + words(800, 5000)
+            with d.stream("/v1/responses", body) as s:
+                next(iter(s))
+                d.until(lambda: d.status()["turns"]["running"] == 1, "it runs")
+            d.until(lambda: self.stats(d)["total"]["turns"] == 2, "the turn has ended")
+            turn = self.savings(d, c)["turns"]["data"][0]
+            cache = turn["cache"]
+            self.assertEqual((turn["finish"], turn["completion_tokens"]), ("canceled", 0))
+            self.assertLess(cache["tokens"] + cache["computed"], turn["prompt_tokens"])
+            total = self.stats(d)["total"]
+            now = self.metrics(d)
+            self.assertEqual(now["hearth_computed_tokens_total"], total["computed"])
+            self.assertEqual(now["hearth_cached_tokens_total"], total["cached_tokens"])
+            self.assertEqual(now["hearth_prompt_tokens_total"], total["prompt_tokens"])
+
     def test_turns_come_in_pages(self):
         with self.daemon() as d:
             c = self.new(d)

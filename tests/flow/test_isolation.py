@@ -206,7 +206,11 @@ class Isolation(unittest.TestCase):
                 "/v1/responses/input_tokens",
                 {"input": "x", "previous_response_id": ids["responses"]},
             ),
-            ("/v1/hearth/verify", {"conversation": ids["conversations"]}),
+            *(
+                (pattern, {"conversation": ids["conversations"]})
+                for pattern, method in routes()
+                if pattern.startswith("/v1/hearth/") and "{" not in pattern and method == "POST"
+            ),
         ):
             with self.subTest(client=c.name, path=path, body=body):
                 r = self.ask(c, path, body, 404)
@@ -273,6 +277,39 @@ class Isolation(unittest.TestCase):
             self.assertEqual([c.name for c in clients], names)
             for i, c in enumerate(clients):
                 self.check_prompt(clients, c, "VWXYZ"[i] + f" {SECRET}" * 40, "disk")
+
+    def test_the_account_of_one_owner_has_nothing_of_another(self):
+        with self.daemon() as d:
+            clients = self.clients(d)
+            for c in clients[:-1]:
+                self.fill(c)
+            for c in clients:
+                cache = c.request("GET", "/v1/hearth/cache")[1]
+                stats = json.dumps(c.request("GET", "/v1/hearth/stats")[1])
+                is_nobody = c is clients[-1]
+                self.assertEqual(len(cache["data"]), 0 if is_nobody else 1, cache)
+                self.assertEqual(cache["hearth"]["ram"]["blocks"] == 0, is_nobody, cache)
+                self.assertEqual('"turns": 0' in stats, is_nobody, stats)
+
+    def test_what_one_drops_is_its_own(self):
+        with self.daemon() as d:
+            clients = self.clients(d)
+            prompt = f"{SECRET} " * 40
+            for c in clients:
+                self.complete(c, prompt)
+                self.fill(c)
+            d.until(lambda: d.status()["disk"]["waiting"] == 0, "all is written")
+            dropper = clients[0]
+            self.ask(dropper, "/v1/hearth/cache/drop", {"all": True})
+            self.assertEqual(cached(self.complete(dropper, prompt)), 0)
+            for c in clients[1:]:
+                self.check_prompt([c], c, prompt, "ram")
+            self.ask(dropper, "/v1/hearth/cache/drop", {"all": True})
+        with self.daemon() as d:
+            clients = self.clients(d)
+            self.assertEqual(cached(self.complete(clients[0], prompt)), 0)
+            for c in clients[1:]:
+                self.check_prompt([c], c, prompt, "disk")
 
     def test_a_generated_answer_is_matched_for_its_owner_only(self):
         with self.daemon() as d:

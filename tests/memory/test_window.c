@@ -156,6 +156,38 @@ static void a_branch_has_the_cuts_of_its_own_path(void **state)
     assert_string_equal(window_of(talk.a[5].row), "S <sum> q2 a2 q3 a3 q4 a4 q5 a5");
 }
 
+static void a_window_can_be_read_from_its_end_as_far_as_it_matters(void **state)
+{
+    (void)state;
+    struct memory_window w;
+    struct memory_message late = add_message(talk.c.row, talk.a[0].row, MEMORY_SYSTEM, "T");
+    struct memory_message q = add_message(talk.c.row, late.row, MEMORY_USER, "q");
+    struct memory_message a = add_message(talk.c.row, q.row, MEMORY_ASSISTANT, "0123456789");
+    struct memory_message q2 = add_message(talk.c.row, a.row, MEMORY_USER, "z");
+    struct memory_window_want want = {.tip = q2.row, .max = 100, .max_bytes = 1};
+    ASSERT_OK(memory_window(here.m, &want, &w, &here.a, &here.e)); /* S q0 a0 T q a z */
+    assert_int_equal(w.n, 3);
+    assert_int_equal(w.n_system, 2);
+    assert_int_equal(w.n_above, 4);
+    assert_string_equal(w.v[0].text, "S");
+    assert_string_equal(w.v[1].text, "T");
+    assert_string_equal(w.v[2].text, "z");
+    want.tip = a.row; /* as far as a user's message, at least */
+    ASSERT_OK(memory_window(here.m, &want, &w, &here.a, &here.e));
+    assert_int_equal(w.n, 4);
+    assert_string_equal(w.v[2].text, "q");
+    assert_int_equal(w.n_above, 2);
+    want.max_bytes = 14;
+    ASSERT_OK(memory_window(here.m, &want, &w, &here.a, &here.e));
+    assert_int_equal(w.n_above, 1); /* "a0", "T", "q", and ten bytes */
+    assert_int_equal(w.n_system, 1);
+    assert_string_equal(w.v[1].text, "a0");
+    want.max_bytes = 1000;
+    ASSERT_OK(memory_window(here.m, &want, &w, &here.a, &here.e));
+    assert_int_equal(w.n, 6);
+    assert_int_equal(w.n_above + w.n_system, 0);
+}
+
 static void pruned_messages_leave_from_the_middle(void **state)
 {
     (void)state;
@@ -464,6 +496,11 @@ static void a_long_conversation_is_opened_at_its_window(void **state)
     ASSERT_OK(memory_window(here.m, &want, &w, &here.a, &here.e));
     print_message("the whole path: %.2f ms\n", (double)(clock_us() - before) / 1000);
     assert_int_equal(w.n, MANY);
+    want.max_bytes = 100000;
+    before = clock_us();
+    ASSERT_OK(memory_window(here.m, &want, &w, &here.a, &here.e));
+    print_message("its newest 100,000 bytes: %.2f ms\n", (double)(clock_us() - before) / 1000);
+    assert_in_range(w.n, 200, 300);
 }
 
 /* What version 5 wrote is there, and takes what is new. */
@@ -506,6 +543,7 @@ int main(void)
         TEST(a_cut_is_in_force_when_it_is_ready),
         TEST(the_newest_ready_cut_on_the_path_counts),
         TEST(a_branch_has_the_cuts_of_its_own_path),
+        TEST(a_window_can_be_read_from_its_end_as_far_as_it_matters),
         TEST(pruned_messages_leave_from_the_middle),
         TEST(injected_text_stays_beside_its_message),
         TEST(a_context_names_messages_of_its_conversation),

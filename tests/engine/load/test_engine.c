@@ -188,7 +188,7 @@ static void facts_of(change *c, uint8_t fingerprint[32], uint8_t render[32])
 
 static void the_fingerprint_is_what_decides_the_bits(void **state)
 {
-    (void)state;
+    (void)state; /* B71 */
     static const struct {
         change *change;
         bool is_other_model, is_other_rendering;

@@ -316,7 +316,8 @@ static size_t n_pages_held(const unsigned char *p, size_t n)
 {
     static unsigned char seen[4096];
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    const uintptr_t a = ((uintptr_t)p + page - 1) / page * page, b = ((uintptr_t)p + n) / page * page;
+    const uintptr_t a = ((uintptr_t)p + page - 1) / page * page;
+    const uintptr_t b = ((uintptr_t)p + n) / page * page;
     size_t n_held = 0;
     assert_true(b > a && (b - a) / page <= sizeof seen);
     assert_int_equal(mincore((void *)a, b - a, seen), 0);
