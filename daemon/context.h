@@ -104,6 +104,15 @@ struct context_head {
     enum plan_strategy strategy;
     int max_tokens; /* of facts and summary together */
 };
+/* A head's sections, for who shows them: "pins", "facts", "summary", with the line that names them.
+ * Returns how many there are; they cover the head. */
+#define CONTEXT_SECTIONS 3
+struct context_section {
+    const char *kind;
+    const char *text;
+    size_t n_text;
+};
+int context_head_sections(const char *head, size_t n, struct context_section *ret);
 /* Fills cut's head, summary and facts. */
 int context_head_make(const struct history *h, struct arena *a, const struct context_head *in,
                       struct memory_cut *cut, struct err *e) MUST_USE;

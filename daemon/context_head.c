@@ -202,3 +202,27 @@ int context_head_make(const struct history *h, struct arena *a, const struct con
     buf_done(&d.text);
     return rc;
 }
+
+int context_head_sections(const char *head, size_t n, struct context_section *ret)
+{
+    static const struct {
+        const char *kind, *line;
+    } known[CONTEXT_SECTIONS] = {
+        {"pins", PINS_HEAD}, {"facts", FACTS_HEAD}, {"summary", SUMMARY_HEAD}};
+    int n_found = 0;
+    size_t from = 0;
+    for (int i = 0; i < CONTEXT_SECTIONS; i++) {
+        const char *at = from < n ? memmem(head + from, n - from, known[i].line,
+                                           strlen(known[i].line))
+                                  : NULL;
+        /* Within a section the line is somebody's words: it begins one behind a blank line only. */
+        if (!at || (at > head && (at < head + 2 || memcmp(at - 2, "\n\n", 2) != 0)))
+            continue;
+        if (n_found > 0)
+            ret[n_found - 1].n_text = (size_t)(at - ret[n_found - 1].text);
+        ret[n_found++] = (struct context_section){
+            .kind = known[i].kind, .text = at, .n_text = n - (size_t)(at - head)};
+        from = (size_t)(at - head) + strlen(known[i].line);
+    }
+    return n_found;
+}

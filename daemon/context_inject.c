@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "daemon/window.h"
+#include "memory/facts.h"
 #include "memory/search.h"
 
 #define QUOTES_MAX 16
@@ -125,6 +126,61 @@ static int add_pins(struct injection *in, struct http_error *ret)
             add_pin(in, &pins.v[i]);
     if (in->n > 0)
         buf_char(&in->text, '\n');
+    return 0;
+}
+
+/* ---- edits ---- */
+
+/* Whether the head, or what was put before a message since, says it. */
+static bool is_said(const struct turn_window *w, const char *text, size_t n)
+{
+    if (n == 0 || (w->cut.n_head >= n && memmem(w->cut.head, w->cut.n_head, text, n)))
+        return true;
+    for (size_t i = 0; i < w->n; i++) {
+        const struct memory_context *c = &w->parts[i].context;
+        if (c->n_text >= n && memmem(c->text, c->n_text, text, n))
+            return true;
+    }
+    return false;
+}
+
+static int add_fact_notes(struct injection *in, struct http_error *ret)
+{
+    const struct turn_window *w = &in->c->t->window;
+    struct facts facts = {.n = 0};
+    struct err e;
+    if (facts_parse(w->cut.facts, w->cut.n_facts, &in->c->t->arena, &facts, &e)) {
+        http_error_from(ret, &e);
+        return e.code;
+    }
+    for (size_t i = 0; i < facts.n; i++) {
+        const struct fact *f = &facts.v[i];
+        if (f->kind != FACT_NOTE || is_said(w, f->text, f->n_text))
+            continue;
+        buf_str(&in->text, "[To keep in mind] ");
+        buf_add(&in->text, f->text, f->n_text);
+        buf_str(&in->text, "\n\n");
+    }
+    return 0;
+}
+
+/* A person's edit of summary or facts acts here until the next cut takes it into the head. */
+static int add_edits(struct injection *in, struct http_error *ret)
+{
+    const struct turn_window *w = &in->c->t->window;
+    const size_t begin = in->text.len;
+    if (!w->has_cut)
+        return 0;
+    if (context_summarises(w->cut.strategy) && !is_said(w, w->cut.summary, w->cut.n_summary)) {
+        buf_str(&in->text, "[The summary at the beginning is out of date; this is right]\n");
+        buf_add(&in->text, w->cut.summary, w->cut.n_summary);
+        buf_str(&in->text, "\n\n");
+    }
+    int rc = add_fact_notes(in, ret);
+    if (rc || in->text.len == begin || buf_error(&in->text))
+        return rc;
+    const int n = window_count(in->c->h, in->text.data + begin, in->text.len - begin);
+    add_source(in, MEMORY_NOTE, 0, n < 0 ? 0 : n);
     return 0;
 }
 
@@ -261,6 +317,8 @@ int context_inject(struct context *c, size_t at, struct http_error *ret_error)
         return out_of_memory(ret_error);
     buf_init(&in.text, INJECTED_BYTES_MAX);
     rc = add_pins(&in, ret_error);
+    if (rc == 0)
+        rc = add_edits(&in, ret_error);
     if (rc == 0 && context_recalls(c->strategy))
         add_recall(&in);
     if (rc == 0 && buf_error(&in.text))

@@ -142,4 +142,24 @@ void history_release(struct history *h, int64_t conversation);
  * t. The request has had its answer then. */
 void history_submit(struct history *h, struct turn *t);
 
+/* api_context.c, api_pins.c, api_search.c */
+int api_context_get(struct history *h, struct request *r, const struct route_args *args,
+                    struct http_error *ret);
+int api_context_set(struct history *h, struct request *r, const struct route_args *args,
+                    struct http_error *ret);
+int api_cut(struct history *h, struct request *r, const struct route_args *args,
+            struct http_error *ret);
+int api_summary_get(struct history *h, struct request *r, const struct route_args *args,
+                    struct http_error *ret);
+int api_summary_set(struct history *h, struct request *r, const struct route_args *args,
+                    struct http_error *ret);
+int api_pin_list(struct history *h, struct request *r, const struct route_args *args,
+                 struct http_error *ret);
+int api_pin_add(struct history *h, struct request *r, const struct route_args *args,
+                struct http_error *ret);
+int api_pin_remove(struct history *h, struct request *r, const struct route_args *args,
+                   struct http_error *ret);
+int api_search(struct history *h, struct request *r, const struct route_args *args,
+               struct http_error *ret);
+
 #endif
