@@ -31,6 +31,7 @@ struct disk {
     struct disk_index index;
     struct pins pins;
     struct disk_stats n;
+    uint64_t temporary_bytes; /* of the file that is being written */
     enum { SCANNING, KNOWN, UNKNOWN } state;
     int n_purges; /* asked for, and not done */
     struct disk_job *removals, **removals_tail; /* the same */
@@ -315,6 +316,13 @@ static int enter(struct disk *d, const struct disk_job *j, const char *root, uin
     return 0;
 }
 
+static void set_temporary(struct disk *d, uint64_t n_bytes)
+{
+    pthread_mutex_lock(&d->lock);
+    d->temporary_bytes = n_bytes;
+    pthread_mutex_unlock(&d->lock);
+}
+
 static int write_block(struct disk *d, const struct disk_job *j)
 {
     char root[DISK_ROOT_CHARS + 1];
@@ -335,6 +343,7 @@ static int write_block(struct disk *d, const struct disk_job *j)
     const struct disk_place place = {.dir = d->dir, .root = root, .id = j->id};
     int rc = make_room(d, need, &e);
     if (!rc) {
+        set_temporary(d, need);
         rc = disk_file_write(&place, &j->record, j->data, j->block_bytes, &bytes, &e);
     }
     if (rc == ERR_CORRUPT) {
@@ -343,6 +352,7 @@ static int write_block(struct disk *d, const struct disk_job *j)
         pause_writing(d, &e);
     }
     pthread_mutex_lock(&d->lock);
+    d->temporary_bytes = 0;
     rc = enter(d, j, root, bytes, rc);
     pthread_mutex_unlock(&d->lock);
     return rc;
@@ -950,7 +960,7 @@ void disk_stats(struct disk *d, struct disk_stats *ret)
     if (d->state == KNOWN) {
         *ret = d->n;
         ret->n_blocks = d->index.n_entries - d->index.n_bad;
-        ret->bytes = d->index.bytes;
+        ret->bytes = d->index.bytes + d->temporary_bytes;
     }
     pthread_mutex_unlock(&d->lock);
     ret->is_paused = disk_is_paused(d);

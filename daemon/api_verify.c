@@ -7,8 +7,8 @@
  *
  * blocks, positions: how many were checked, all branches of the conversations and partial blocks
  * among them; ram, disk: how many of the blocks were compared there, many of them in both; missing:
- * blocks that were read for the conversations and are cached no more; other_model: that the disk has
- * for another model, which can't be computed now. where: "file" when RAM had
+ * blocks that were read for the conversations and are cached no more; other_model: those that the
+ * disk has for another model, which can't be computed now. where: "file" when RAM had
  * the right bytes.
  *
  * Without a conversation: all of the owner's, the last used ones if they are many ("has_more"). The

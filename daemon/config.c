@@ -78,7 +78,7 @@ static const struct option_row rows[] = {
     {"isa", K_TEXT, AT(isa), 0, 0, "NAME",
      "kernels: c, avx2 (default: the best of this CPU; the bits are the same)"},
     {"memory", K_SIZE, AT(memory_bytes), 16 << 20, INT64_MAX, "SIZE",
-     "for weights and KV, e.g. 4G (default: half of RAM or cgroup, at most 4G)"},
+     "for weights, KV and buffers, e.g. 4G (default: half of RAM or cgroup, at most 4G)"},
     {"disk", K_SIZE, AT(disk_bytes), 0, INT64_MAX, "SIZE",
      "for KV below --cache-dir, 0: none (default: a tenth of what is free, at most 16G)"},
     {"disk-reserve", K_SIZE, AT(disk_reserve_bytes), 0, INT64_MAX, "SIZE",

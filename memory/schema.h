@@ -13,7 +13,7 @@
  *      owner_savings, owner_miss                       the same for all of an owner's turns
  *      reply_owner ◄─ reply                            stateless chats: chain hash → generated ids
  *
- *      message_fts, search_state                       full text: one row a message (memory/index.c)
+ *      message_fts, search_state                       full text: a row a message (memory/index.c)
  *
  *      conversation ◄─ cut                             what left its window, and the head instead
  *                   ◄─ pin ─► message                  what must not leave

@@ -29,7 +29,7 @@
 #include "memory/memory.h"
 
 #define SEARCH_LIMIT_MAX 100
-#define SEARCH_POOL 200       /* candidates that are looked at closely */
+#define SEARCH_POOL 128       /* candidates that are looked at closely */
 #define SEARCH_TERMS_MAX 48   /* of a query; a longer one is asked by its rarest */
 #define SEARCH_SPEAKER_BYTES 48
 
@@ -39,6 +39,19 @@ enum memory_why {
     MEMORY_WHY_NEIGHBOUR = 2, /* the message before or after it has the words */
     MEMORY_WHY_SPEAKER = 4,   /* the query names who said it */
     MEMORY_WHY_MEANING = 8,   /* vectors (memory_recall_merge) */
+};
+
+/* How hits are ranked. The defaults were measured with tests/bench/recall, which also turns each
+ * off in turn. */
+struct memory_weights {
+    double k1, b;      /* BM25 */
+    double single;     /* a CJK character against a pair of them */
+    double before;     /* of a hit's score, what the message before it gets */
+    double after;      /* … and the one after it */
+    double speaker;    /* more for messages by whom the query names */
+    double time;       /* more for messages that tell a time, when the query asks for one */
+    double question;   /* less for messages that only ask */
+    double recent;     /* more for the newest, halving every 30 days */
 };
 
 struct memory_query {
@@ -55,7 +68,9 @@ struct memory_query {
     int64_t now; /* seconds since 1970: newer is a little better; 0: age says nothing */
     int limit;   /* hits, 1 to SEARCH_LIMIT_MAX */
     int offset;  /* of the first: pages; offset + limit <= SEARCH_POOL */
+    const struct memory_weights *weights; /* NULL: the defaults */
 };
+extern const struct memory_weights memory_weights_default;
 
 struct memory_hit {
     int64_t row, conversation; /* rows */

@@ -44,7 +44,7 @@ class Completion(unittest.TestCase):
     def test_commands(self):
         self.assertIn("chat", self.offers(""))
         self.assertEqual(self.offers("ex"), ["export"])
-        self.assertEqual(self.offers("--socket", "/x", "st"), ["status"])
+        self.assertEqual(self.offers("--socket", "/x", "st"), ["stats", "status"])
         self.assertEqual(self.offers("help", "imp"), ["import"])
 
     def test_options(self):
