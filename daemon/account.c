@@ -350,6 +350,7 @@ struct memory_turn account_statistics(const struct turn *t)
         .finish = turn_finish_word(t),
         .miss_at = s->miss_at_message,
         .miss_message = s->miss_row,
+        .cut = t->window.has_cut ? t->window.cut.row : 0,
     };
 }
 

@@ -30,6 +30,7 @@
 #include "daemon/items.h"
 #include "daemon/keep.h"
 #include "daemon/prepare.h"
+#include "daemon/window.h"
 #include "daemon/wire.h"
 
 struct call {
@@ -189,7 +190,7 @@ static int render(struct call *k, struct turn *t, struct ids *ids, size_t *ret_n
 {
     struct err e;
     size_t n_head = 0;
-    int rc = prepare_path(k->h, t, k->c.tip, ret);
+    int rc = window_load(k->h, t, k->c.tip, 0, ret);
     if (rc)
         return rc;
     while (n_head < t->window.n && t->window.v[n_head].role == CHAT_SYSTEM)

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "daemon/body.h"
+#include "daemon/context.h"
 #include "daemon/forget.h"
 #include "daemon/history.h"
 #include "daemon/items.h"
@@ -57,6 +58,8 @@ struct ask {
     int64_t conversation; /* row; 0: none yet */
     int64_t tip;          /* row under which the input goes; 0: at the root */
     bool is_counting;     /* input_tokens: nothing is stored or claimed */
+    enum { TRUNCATION_UNSET, TRUNCATION_AUTO, TRUNCATION_DISABLED } truncation;
+    struct context context;
 };
 
 /* ---- fields ---- */
@@ -78,20 +81,24 @@ static int refuse_inner(const json *o, const char *key, const char *inner, struc
 
 static int read_refused(const json *o, struct http_error *ret)
 {
-    const char *truncation = NULL;
     int rc;
     if ((rc = body_refuse(o, refusals, sizeof(refusals) / sizeof(*refusals), ret)) ||
         (rc = refuse_inner(o, "reasoning", "effort", ret)) ||
-        (rc = refuse_inner(o, "reasoning", "summary", ret)) ||
-        (rc = refuse_inner(o, "text", "verbosity", ret)) ||
-        (rc = body_str(o, "truncation", "truncation", &truncation, ret)))
+        (rc = refuse_inner(o, "reasoning", "summary", ret)))
         return rc;
-    if (!truncation || strcmp(truncation, "disabled") == 0)
+    return refuse_inner(o, "text", "verbosity", ret);
+}
+
+static int read_truncation(struct ask *ask, struct http_error *ret)
+{
+    const char *truncation = NULL;
+    int rc = body_str(ask->body, "truncation", "truncation", &truncation, ret);
+    if (rc || !truncation)
+        return rc;
+    ask->truncation =
+        strcmp(truncation, "auto") == 0 ? TRUNCATION_AUTO : TRUNCATION_DISABLED;
+    if (ask->truncation == TRUNCATION_AUTO || strcmp(truncation, "disabled") == 0)
         return 0;
-    if (strcmp(truncation, "auto") == 0)
-        return body_refused(ret, "unsupported_parameter", "truncation",
-                            "truncation: \"auto\" is not supported yet; a turn that doesn't fit is "
-                            "refused (\"disabled\")");
     return body_refused(ret, "invalid_value", "truncation",
                         "truncation: \"%.64s\" is neither auto nor disabled", truncation);
 }
@@ -163,7 +170,8 @@ static int read_body(struct ask *ask, struct http_error *ret)
     struct response *api = ask->api;
     const json *o = ask->body;
     int rc;
-    if ((rc = read_refused(o, ret)) || (rc = body_params(o, ask->h, ask->r, ask->t, ret)) ||
+    if ((rc = read_refused(o, ret)) || (rc = read_truncation(ask, ret)) ||
+        (rc = body_params(o, ask->h, ask->r, ask->t, ret)) ||
         (rc = body_max_tokens(o, "max_output_tokens", &ask->t->params.max_tokens, ret)) ||
         (rc = read_conversation(o, &api->conversation, ret)) ||
         (rc = body_str(o, "previous_response_id", "previous_response_id", &api->previous, ret)) ||
@@ -247,46 +255,48 @@ static int locate(struct ask *ask, struct http_error *ret)
 
 /* ---- what the model reads ---- */
 
-static enum chat_role chat_role_of(enum memory_role role)
+/* Whether there is something to answer: this turn's input, or (a regeneration, items that were
+ * added) a stored question. */
+static int check_question(struct ask *ask, struct http_error *ret)
 {
-    return role == MEMORY_SYSTEM      ? CHAT_SYSTEM
-           : role == MEMORY_ASSISTANT ? CHAT_ASSISTANT
-                                      : CHAT_USER;
-}
-
-static int fill_window(struct ask *ask, struct http_error *ret)
-{
-    const char *instructions = ask->api->instructions;
-    struct turn *t = ask->t;
-    int rc = 0;
-    if (instructions)
-        rc = prepare_add(t, CHAT_SYSTEM, instructions, strlen(instructions), ret);
-    if (rc == 0)
-        rc = prepare_path(ask->h, t, ask->tip, ret);
-    for (size_t i = 0; rc == 0 && i < ask->input.n; i++) {
-        const struct memory_new_message *m = &ask->input.v[i];
-        rc = prepare_add(t, chat_role_of(m->role), m->text, m->n_text, ret);
-    }
-    if (rc)
-        return rc;
-    /* No input: the question is the stored one before (a regeneration, or items that were added).
-     * */
-    bool has_question = t->window.n > 0 && t->window.v[t->window.n - 1].role == CHAT_USER;
-    if (ask->input.n > 0 || (has_question && ask->tip))
+    struct err e;
+    struct memory_message tip;
+    if (ask->input.n > 0)
+        return 0;
+    if (ask->tip && memory_message_by_row(ask->h->memory, ask->tip, &tip, &ask->t->arena, &e) == 0 &&
+        tip.role == MEMORY_USER)
         return 0;
     return body_refused(ret, "invalid_value", "input", "input is missing%s",
                         ask->tip ? ", and what was said so far doesn't end with a question" : "");
 }
 
+/* `truncation` speaks of the context as hearth.context does, which says more. */
+static enum plan_strategy strategy_of(const struct ask *ask)
+{
+    const enum plan_strategy own = context_strategy(ask->h, ask->conversation);
+    if (ask->t->params.context != PLAN_UNSET)
+        return ask->t->params.context;
+    if (ask->truncation == TRUNCATION_DISABLED)
+        return PLAN_ERROR;
+    return ask->truncation == TRUNCATION_AUTO && own == PLAN_ERROR ? PLAN_AUTO : own;
+}
+
 static int render(struct ask *ask, struct http_error *ret)
 {
-    int rc = fill_window(ask, ret);
-    /* A client that sends its own copy of what was said: our words in it are read as the tokens we
-     * wrote. */
-    if (rc == 0 && ask->conversation == 0)
-        rc = prepare_replies(ask->h, ask->t, ret);
+    ask->context = (struct context){
+        .h = ask->h,
+        .t = ask->t,
+        .strategy = strategy_of(ask),
+        .conversation = ask->conversation,
+        .tip = ask->tip,
+        .instructions = ask->api->instructions,
+        .inputs = ask->input.v,
+        .n_inputs = ask->input.n,
+        .is_counting = ask->is_counting,
+    };
+    int rc = check_question(ask, ret);
     if (rc == 0)
-        rc = prepare_prompt(ask->h, ask->t, ret);
+        rc = context_prepare(&ask->context, ret);
     if (rc < 0 && ret->param && strcmp(ret->param, "messages") == 0)
         ret->param = "input"; /* what the field is called here */
     return rc;
@@ -334,6 +344,8 @@ static int store(struct ask *ask, struct http_error *ret)
     if (ask->conversation == 0 &&
         memory_conversation_add(ask->h->memory, &new, &hidden, &t->arena, &e))
         return items_error(ret, &e, NULL);
+    if (ask->context.injected.text)
+        ask->input.v[ask->input.n - 1].context = &ask->context.injected;
     struct prepare_place place = {
         .conversation = ask->conversation ? ask->conversation : hidden.row,
         .parent = ask->tip,

@@ -360,7 +360,6 @@ static int read_stream(const json *o, const struct request *r, struct turn *t,
 
 static int read_hearth(const json *o, struct turn *t, struct http_error *ret)
 {
-    static const char *const later[] = {"window", "summarise", "retrieve", "prune", "auto"};
     const json *hearth = NULL;
     const char *context = NULL;
     bool use_cache = true;
@@ -371,16 +370,11 @@ static int read_hearth(const json *o, struct turn *t, struct http_error *ret)
         (rc = body_str(hearth, "context", "hearth.context", &context, ret)))
         return rc;
     t->params.use_cache = t->params.use_cache && use_cache;
-    if (!context || strcmp(context, "error") == 0)
+    if (!context || plan_strategy_parse(context, &t->params.context))
         return 0;
-    for (size_t i = 0; i < sizeof later / sizeof *later; i++)
-        if (strcmp(context, later[i]) == 0)
-            return body_refused(ret, "unsupported_parameter", "hearth.context",
-                                "hearth.context: \"%s\" is not implemented yet; \"error\" is",
-                                context);
     return body_refused(ret, "invalid_value", "hearth.context",
-                        "hearth.context: \"%.*s\" is no strategy; \"error\" is", SHOWN_BYTES,
-                        context);
+                        "hearth.context: \"%.*s\" is no strategy; these are: %s", SHOWN_BYTES,
+                        context, plan_strategy_names());
 }
 
 int body_params(const json *o, const struct history *h, const struct request *r, struct turn *t,

@@ -21,6 +21,7 @@
 #include "daemon/budget.h"
 #include "daemon/limits.h"
 #include "daemon/listen.h"
+#include "memory/plan.h"
 
 #define FILE_BYTES (256 * 1024)
 #define LINE_BYTES 8192
@@ -30,6 +31,7 @@ enum kind {
     K_LISTEN,
     K_ORIGIN,
     K_CONTEXT,
+    K_SUMMARY,
     K_INT,
     K_SIZE,
     K_MODE,
@@ -85,7 +87,10 @@ static const struct option_row rows[] = {
      "of N blocks read from disk, compute one again when idle, 0: none (default 64)"},
     {"kv-type", K_KV, AT(kv_type), 0, 0, "f16|q8_0", "how keys and values are kept (default f16)"},
     {"context", K_CONTEXT, AT(context), 0, 0, "STRATEGY",
-     "what happens when a conversation outgrows the window: error"},
+     "what a conversation does that outgrows the window: error, window, summarise, retrieve, prune "
+     "or auto (default)"},
+    {"summary", K_SUMMARY, AT(summary), 0, 0, "HOW",
+     "who sums up what leaves: model, extract, or auto (default: the model from 1 B parameters on)"},
     {"embedding-model", K_LATER, 0, 0, 0, "FILE", "(reserved)"},
     {"chat-template", K_TEXT, AT(chat_template), 0, 0, "FILE|NAME", "instead of the model's own"},
     {"no-cache", K_NO_CACHE, AT(use_cache), 0, 0, NULL,
@@ -167,16 +172,20 @@ static int set_mode(int *to, const char *value, const char *where, struct err *e
     return 0;
 }
 
+static int set_summary(char **to, const char *value, const char *where, struct err *e)
+{
+    if (strcmp(value, "auto") && strcmp(value, "model") && strcmp(value, "extract"))
+        return err_set(e, ERR_INVAL, "%s is \"%s\"; auto, model or extract is expected", where,
+                       value);
+    return set_text(to, value, where, e);
+}
+
 static int set_context(char **to, const char *value, const char *where, struct err *e)
 {
-    static const char *const later[] = {"window", "summarise", "retrieve", "prune", "auto"};
-    for (size_t i = 0; i < sizeof(later) / sizeof(later[0]); i++)
-        if (strcmp(value, later[i]) == 0)
-            return err_set(e, ERR_UNSUPPORTED,
-                           "%s is \"%s\", which isn't supported yet; only \"error\" is", where,
-                           value);
-    if (strcmp(value, "error") != 0)
-        return err_set(e, ERR_INVAL, "%s is \"%s\"; only \"error\" is known", where, value);
+    enum plan_strategy strategy;
+    if (!plan_strategy_parse(value, &strategy))
+        return err_set(e, ERR_INVAL, "%s is \"%s\"; one of these is expected: %s", where, value,
+                       plan_strategy_names());
     return set_text(to, value, where, e);
 }
 
@@ -233,6 +242,8 @@ static int set_value(const struct option_row *o, struct config *c, const char *v
         return set_origin(to, value, where, e);
     case K_CONTEXT:
         return set_context(to, value, where, e);
+    case K_SUMMARY:
+        return set_summary(to, value, where, e);
     case K_INT:
         return set_int(o, to, value, where, e);
     case K_SIZE:
@@ -461,7 +472,7 @@ static int complete(struct config *c, struct err *e)
     if (rc == 0 && !c->socket_path)
         rc = path_socket(c->state_dir, &c->socket_path, e);
     if (rc == 0 && !c->context)
-        rc = set_text(&c->context, "error", "context", e);
+        rc = set_text(&c->context, "auto", "context", e);
     if (rc < 0)
         return rc;
     if (strlen(c->socket_path) > SOCKET_PATH_MAX)
@@ -508,7 +519,8 @@ void config_done(struct config *c)
 {
     char **texts[] = {&c->config_path,  &c->model,       &c->chat_template, &c->isa,
                       &c->socket_path,  &c->state_dir,   &c->cache_dir,     &c->listen,
-                      &c->api_key_file, &c->cors_origin, &c->context};
+                      &c->api_key_file, &c->cors_origin, &c->context,
+                      &c->summary};
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         free(*texts[i]);
         *texts[i] = NULL;

@@ -31,7 +31,8 @@ struct config {
     uint64_t disk_reserve_bytes;
     int verify_every;    /* of so many restored blocks one is verified; 0: none */
     enum kv_type kv_type;
-    char *context;       /* strategy; "error" is the only one until cuts exist */
+    char *context;       /* strategy of conversations that have none of their own */
+    char *summary;       /* who sums up: "model", "extract", "auto"; NULL: auto */
     int use_cache;       /* 0 with --no-cache */
     int log_level;
 };

@@ -24,6 +24,7 @@ struct history {
     struct engine *engine; /* NULL while loading; never so in handlers of routes that need it */
     struct mail *loading;  /* requests that wait for the model, oldest first */
     struct account *account; /* daemon/account.h; NULL: before the first turn */
+    struct ahead *aheads;   /* cuts on their way (daemon/ahead.h) */
     struct claim *claims;  /* conversations with a running turn, and who waits behind it */
     int n_turns_out;       /* at the worker, and deletions that are there */
     struct mail *for_room; /* requests and turns that the disk had no room for (daemon/room.h) */
@@ -140,5 +141,25 @@ void history_release(struct history *h, int64_t conversation);
 /* Hands a prepared turn over: sends wire->begin when it streams, then gives it to the worker. Takes
  * t. The request has had its answer then. */
 void history_submit(struct history *h, struct turn *t);
+
+/* api_context.c, api_pins.c, api_search.c */
+int api_context_get(struct history *h, struct request *r, const struct route_args *args,
+                    struct http_error *ret);
+int api_context_set(struct history *h, struct request *r, const struct route_args *args,
+                    struct http_error *ret);
+int api_cut(struct history *h, struct request *r, const struct route_args *args,
+            struct http_error *ret);
+int api_summary_get(struct history *h, struct request *r, const struct route_args *args,
+                    struct http_error *ret);
+int api_summary_set(struct history *h, struct request *r, const struct route_args *args,
+                    struct http_error *ret);
+int api_pin_list(struct history *h, struct request *r, const struct route_args *args,
+                 struct http_error *ret);
+int api_pin_add(struct history *h, struct request *r, const struct route_args *args,
+                struct http_error *ret);
+int api_pin_remove(struct history *h, struct request *r, const struct route_args *args,
+                   struct http_error *ret);
+int api_search(struct history *h, struct request *r, const struct route_args *args,
+               struct http_error *ret);
 
 #endif

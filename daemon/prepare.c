@@ -38,14 +38,17 @@ static int window_grow(struct turn *t, struct http_error *ret)
     size_t cap = w->cap ? 2 * w->cap : (size_t)WINDOW_FIRST_CAP;
     struct chat_message *v = arena_array(&t->arena, cap, sizeof *v);
     int64_t *rows = arena_array(&t->arena, cap, sizeof *rows);
-    if (!v || !rows)
+    struct turn_part *parts = arena_array(&t->arena, cap, sizeof *parts);
+    if (!v || !rows || !parts)
         return out_of_memory(ret);
     if (w->n > 0) {
         memcpy(v, w->v, w->n * sizeof *v);
         memcpy(rows, w->rows, w->n * sizeof *rows);
+        memcpy(parts, w->parts, w->n * sizeof *parts);
     }
     w->v = v;
     w->rows = rows;
+    w->parts = parts;
     w->cap = cap;
     return 0;
 }
@@ -58,12 +61,12 @@ int prepare_add(struct turn *t, enum chat_role role, const char *text, size_t n_
         return rc;
     t->window.v[t->window.n] = (struct chat_message){.role = role, .text = text, .n_text = n_text};
     t->window.rows[t->window.n] = 0;
+    t->window.parts[t->window.n] = (struct turn_part){.text = text, .n_text = n_text};
     t->window.n++;
     return 0;
 }
 
-/* Copies ids into the arena, as those of the window's message i. */
-static int window_set_ids(struct turn *t, size_t i, const struct ids *ids, struct http_error *ret)
+int prepare_set_ids(struct turn *t, size_t i, const struct ids *ids, struct http_error *ret)
 {
     if (ids->n == 0)
         return 0;
@@ -73,68 +76,6 @@ static int window_set_ids(struct turn *t, size_t i, const struct ids *ids, struc
     memcpy(copy, ids->v, ids->n * sizeof *copy);
     t->window.v[i].ids = copy;
     t->window.v[i].n_ids = ids->n;
-    return 0;
-}
-
-static enum chat_role chat_role_of(enum memory_role role)
-{
-    switch (role) {
-    case MEMORY_SYSTEM:
-        return CHAT_SYSTEM;
-    case MEMORY_ASSISTANT:
-        return CHAT_ASSISTANT;
-    case MEMORY_USER:
-        break;
-    }
-    return CHAT_USER;
-}
-
-/* The ids an answer was generated with, if they are of this model; else the text speaks for itself.
- */
-static int path_ids(struct history *h, struct turn *t, const struct memory_message *m,
-                    struct http_error *ret)
-{
-    struct err e;
-    struct ids ids;
-    uint8_t other[HASH_BYTES];
-    const uint8_t *render = engine_info(h->engine)->render_id;
-    ids_init(&ids);
-    int rc = memory_tokens_get(h->memory, m->row, render, &ids, &e);
-    if (rc == 0)
-        rc = window_set_ids(t, t->window.n - 1, &ids, ret);
-    else if (rc == ERR_NOTFOUND)
-        rc = 0;
-    else
-        from_err(ret, &e);
-    if (rc == 0 && ids.n == 0 && memory_tokens_render(h->memory, m->row, other) &&
-        memcmp(other, render, sizeof other) != 0)
-        t->window.is_other_model = true;
-    ids_done(&ids);
-    return rc;
-}
-
-int prepare_path(struct history *h, struct turn *t, int64_t tip, struct http_error *ret_error)
-{
-    struct memory_messages found;
-    struct err e;
-    if (tip == 0)
-        return 0;
-    int rc = memory_path(h->memory, tip, LIMIT_MESSAGES, &found, &t->arena, &e);
-    if (rc)
-        return from_err(ret_error, &e);
-    const struct memory_message *path = found.v;
-    size_t n = found.n;
-    for (size_t i = 0; i < n; i++) {
-        bool is_answer = path[i].role == MEMORY_ASSISTANT;
-        if (is_answer && (path[i].n_text == 0 || path[i].status == MEMORY_GENERATING))
-            continue;
-        if ((rc = prepare_add(t, chat_role_of(path[i].role), path[i].text, path[i].n_text,
-                              ret_error)))
-            return rc;
-        t->window.rows[t->window.n - 1] = path[i].row;
-        if (is_answer && (rc = path_ids(h, t, &path[i], ret_error)))
-            return rc;
-    }
     return 0;
 }
 
@@ -163,7 +104,7 @@ static int reply_ids(struct history *h, struct turn *t, size_t i, struct http_er
     int rc = memory_reply_get(h->memory, t->owner, &key, &ids, &e);
     if (rc && rc != ERR_NOTFOUND && log_allowed(&limit))
         log_warn("the token ids of a reply could not be looked up: %s", e.text);
-    rc = rc ? 0 : window_set_ids(t, i, &ids, ret);
+    rc = rc ? 0 : prepare_set_ids(t, i, &ids, ret);
     ids_done(&ids);
     return rc;
 }
@@ -212,7 +153,7 @@ static int check_window(const struct history *h, const struct turn *t, struct ht
     return 0;
 }
 
-int prepare_prompt(struct history *h, struct turn *t, struct http_error *ret_error)
+int prepare_render(struct history *h, struct turn *t, struct http_error *ret_error)
 {
     const struct chat *chat = engine_chat(h->engine);
     struct err e;
@@ -234,15 +175,20 @@ int prepare_prompt(struct history *h, struct turn *t, struct http_error *ret_err
     t->window.starts = arena_array(&t->arena, t->window.n + 1, sizeof *t->window.starts);
     if (!t->window.starts)
         return out_of_memory(ret_error);
+    t->prompt.n = 0;
     struct chat_rendering to = {.ids = &t->prompt, .starts = t->window.starts};
     if (chat_render(chat, t->window.v, t->window.n, true, &to, &e))
         return from_err(ret_error, &e);
-    return prepare_fit(h, t, ret_error);
+    return 0;
 }
 
-/* What the turn before this one had in its window, answer included: all that stands up to the last
- * answer. Nothing of it is lost, as nothing leaves a window yet. */
-static int prefix_of(const struct turn *t)
+int prepare_prompt(struct history *h, struct turn *t, struct http_error *ret_error)
+{
+    int rc = prepare_render(h, t, ret_error);
+    return rc ? rc : prepare_fit(h, t, ret_error);
+}
+
+int prepare_prefix(const struct turn *t)
 {
     const struct turn_window *w = &t->window;
     size_t n = w->n;
@@ -269,14 +215,12 @@ int prepare_fit(struct history *h, struct turn *t, struct http_error *ret_error)
     int n = (int)t->prompt.n, left = ctx - n;
     t->max_tokens =
         t->params.max_tokens > 0 && t->params.max_tokens < left ? t->params.max_tokens : left;
-    t->receipt = (struct turn_receipt){
-        .limit = ctx,
-        .used = n,
-        .reserved = t->max_tokens,
-        .before = n,
-        .after = n,
-        .prefix_kept = prefix_of(t),
-    };
+    struct turn_receipt *r = &t->receipt; /* its lists may be filled already */
+    r->limit = ctx;
+    r->used = r->before = r->after = n;
+    r->reserved = t->max_tokens;
+    r->prefix_kept = prepare_prefix(t);
+    r->prefix_lost = 0;
     return 0;
 }
 

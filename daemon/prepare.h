@@ -4,7 +4,7 @@
  * and returns the code). The order is the one in DESIGN: a refused request has stored nothing.
  *
  *   chat:        prepare_add … ─ prepare_replies ─ prepare_prompt ─ history_submit
- *   responses:   prepare_path ─ prepare_add … ─ prepare_prompt ─ prepare_store ─ history_submit
+ *   responses:   context_prepare (daemon/context.h) ─ prepare_store ─ history_submit
  *   completions: prompt ids ─ prepare_fit ─ history_submit
  */
 #ifndef HEARTH_DAEMON_PREPARE_H
@@ -18,15 +18,9 @@
 int prepare_add(struct turn *t, enum chat_role role, const char *text, size_t n_text,
                 struct http_error *ret_error) MUST_USE;
 
-/*
- * Appends the stored path from the root to `tip` (0: nothing), answers with the ids they were
- * generated with when those belong to the running model. An interrupted or failed answer with text
- * stays as an ordinary answer; one without any text is left out, so that two user messages may
- * follow one another (ChatML allows it). An answer still being generated can't be met: its
- * conversation is claimed (branches by previous_response_id skip it the same way as an empty one).
- */
-int prepare_path(struct history *h, struct turn *t, int64_t tip,
-                 struct http_error *ret_error) MUST_USE;
+/* Gives the window's message i, an assistant's, the ids it was generated with; they are copied. */
+int prepare_set_ids(struct turn *t, size_t i, const struct ids *ids,
+                    struct http_error *ret_error) MUST_USE;
 
 /* Stateless: looks up the generated ids of each assistant message of the window by the chain over
  * what precedes it, and leaves the chain in t->store for the answer's. Sets store.is_reply. */
@@ -37,9 +31,14 @@ int prepare_replies(struct history *h, struct turn *t, struct http_error *ret_er
 int prepare_check_text(const struct history *h, const char *what, const char *text, size_t n,
                        struct http_error *ret_error) MUST_USE;
 
-/* Renders and tokenises the window into t->prompt, with the generation prompt; then prepare_fit. An
- * empty window is a 400, and so is text that can't be spelled. */
+/* Renders and tokenises the window into t->prompt, with the generation prompt, and sets its starts.
+ * An empty window is a 400, and so is text that can't be spelled. */
+int prepare_render(struct history *h, struct turn *t, struct http_error *ret_error) MUST_USE;
+/* prepare_render, then prepare_fit. */
 int prepare_prompt(struct history *h, struct turn *t, struct http_error *ret_error) MUST_USE;
+/* Of the rendered window, what the turn before this one had, its answer included: all that stands up
+ * to the last answer. Tokens. */
+int prepare_prefix(const struct turn *t);
 /* A prompt fits when it has 1 … ctx − 1 tokens: else 400 context_length_exceeded with the counts.
  * Clamps max_tokens, writes the receipt. */
 int prepare_fit(struct history *h, struct turn *t, struct http_error *ret_error) MUST_USE;

@@ -29,7 +29,7 @@ static struct turn *make(const struct daemon *d, const char *owner, struct cance
     t->stats.miss_at_message = -1;
     t->params.sample = sample_neutral;
     t->params.use_cache = d->config->use_cache;
-    t->params.context = "error";
+    t->window.head_at = -1;
     random_id(id_prefix, t->id);
     if (t->owner && t->model)
         return t;

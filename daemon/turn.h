@@ -30,6 +30,7 @@
 #include "engine/chat.h"
 #include "engine/sample.h"
 #include "memory/memory.h"
+#include "memory/window.h"
 
 struct history;
 struct wire;
@@ -48,7 +49,15 @@ struct turn_params {
     bool is_stream;
     bool include_usage;  /* stream_options.include_usage */
     bool use_cache;      /* hearth.cache; false: nothing found, nothing published */
-    const char *context; /* strategy; "error" */
+    enum plan_strategy context; /* PLAN_UNSET until it is decided whose counts */
+};
+
+/* A message's pieces: the words are its own, the context before them was injected. */
+struct turn_part {
+    char id[MEMORY_ID_BYTES]; /* of its message, or "" */
+    const char *text;         /* the words; of the one that carries the head, without it */
+    size_t n_text;
+    struct memory_context context;
 };
 
 /* What the model is to read, as messages: filled by prepare_add and prepare_path, or empty when the
@@ -57,17 +66,33 @@ struct turn_window {
     struct chat_message *v; /* [n] */
     size_t *starts;         /* [n + 1] where in the prompt each begins; set by prepare_prompt */
     int64_t *rows;          /* [n] its message in memory, 0: not stored */
+    struct turn_part *parts; /* [n] what v[i].text is made of */
     size_t n, cap;
+    bool has_cut;           /* of a stored conversation: `cut` is in force */
+    struct memory_cut cut;
+    int head_at; /* the message that carries the cut's head, -1: none does */
     bool is_other_model; /* ids of a stored answer were of another model: its text was read */
 };
 
-/* The receipt under strategy "error": nothing leaves the window, so all but the counts is empty.
- * Tokens. */
+struct turn_change {
+    char id[MEMORY_ID_BYTES]; /* a message's or a note's; "#3": the request's message 3 */
+    int tokens;
+};
+struct turn_changes {
+    struct turn_change *v; /* [n], in the turn's arena */
+    size_t n, cap;
+};
+
+/* The receipt: what became of the window. Tokens. */
 struct turn_receipt {
     int limit, used, reserved;
     int before, after; /* of the window: with this turn's messages, before and after a cut */
-    /* Of what the previous turn had in the window; nothing is lost until there are cuts. */
+    /* Of what the previous turn had in the window, answer included. */
     int prefix_kept, prefix_lost;
+    /* What left since the reply before; what is quoted; what is pinned. */
+    struct turn_changes dropped, summarised, recalled_new, recalled_kept, pinned;
+    bool is_live_cut, is_ahead_cut; /* who made the cut that this reply tells of */
+    bool is_recall_partial;         /* not all that was said could be searched */
 };
 
 /* Where the answer is kept. Owned by the history thread throughout, also while the worker has the

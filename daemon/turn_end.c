@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "daemon/account.h"
+#include "daemon/ahead.h"
 #include "daemon/forget.h"
 #include "daemon/room.h"
 #include "daemon/wire.h"
@@ -193,6 +194,7 @@ void turn_end(struct history *h, struct turn *t)
     if (!t->store.is_on || t->store.is_uncounted)
         account_stateless(h, t);
     tell_log(t);
+    ahead_consider(h, t);
     atomic_fetch_add(&h->d->n.turns_done, 1);
     if (t->store.is_claimed)
         history_release(h, t->store.conversation);

@@ -28,22 +28,38 @@ static double per_second(int64_t n, int64_t us)
     return us > 0 && n > 0 ? (double)((int64_t)((double)n * 1e7 / (double)us)) / 10.0 : 0;
 }
 
+static void set_changes(json *o, const char *key, const struct turn_changes *list)
+{
+    json *v = json_set(o, key, json_array());
+    for (size_t i = 0; i < list->n; i++) {
+        json *change = json_add(v, json_object());
+        json_set_str(change, "id", list->v[i].id);
+        json_set_int(change, "tokens", list->v[i].tokens);
+    }
+}
+
 static json *receipt_of(const struct turn *t)
 {
-    static const char *const lists[] = {"dropped", "summarised", "recalled_new", "recalled_kept",
-                                        "pinned"};
     const struct turn_receipt *r = &t->receipt;
     json *o = json_object();
-    json_set_str(o, "strategy", t->params.context);
+    json_set_str(o, "strategy",
+                 plan_strategy_name(t->params.context ? t->params.context : PLAN_ERROR));
     json_set_int(o, "limit", r->limit);
     json_set_int(o, "used", r->used);
     json_set_int(o, "reserved", r->reserved);
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-        json_set(o, lists[i], json_array());
+    set_changes(o, "dropped", &r->dropped);
+    set_changes(o, "summarised", &r->summarised);
+    set_changes(o, "recalled_new", &r->recalled_new);
+    set_changes(o, "recalled_kept", &r->recalled_kept);
+    set_changes(o, "pinned", &r->pinned);
     json_set_int(o, "before", r->before);
     json_set_int(o, "after", r->after);
     json_set_int(o, "prefix_kept", r->prefix_kept);
     json_set_int(o, "prefix_lost", r->prefix_lost);
+    if (r->is_live_cut || r->is_ahead_cut)
+        json_set_str(o, "cut", r->is_live_cut ? "live" : "ahead");
+    if (r->is_recall_partial)
+        json_set_bool(o, "recall_partial", true);
     return o;
 }
 

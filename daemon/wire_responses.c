@@ -161,7 +161,7 @@ static void set_echo(json *o, const struct turn *t)
     json_set(o, "tools", json_array());
     json_set_int(o, "top_logprobs", 0);
     json_set_num(o, "top_p", t->params.sample.top_p);
-    json_set_str(o, "truncation", "disabled");
+    json_set_str(o, "truncation", t->params.context > PLAN_ERROR ? "auto" : "disabled");
 }
 
 json *response_json(const struct turn *t, bool has_output)

@@ -52,7 +52,7 @@ static int insert_turn(struct memory *m, int64_t answer, const struct memory_tur
 {
     struct stmt *s = db_stmt(m->db,
                              "INSERT INTO turn VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10,"
-                             " ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+                             " ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
                              e);
     const bool has_place = t->miss_reason && t->miss_at >= 0;
     const int64_t values[] = {
@@ -69,6 +69,7 @@ static int insert_turn(struct memory *m, int64_t answer, const struct memory_tur
         stmt_int(s, n + 3, t->miss_at);
     if (has_place && t->miss_message > 0)
         stmt_int(s, n + 4, t->miss_message);
+    stmt_int(s, n + 5, t->cut);
     return stmt_run(s, e);
 }
 
@@ -102,8 +103,8 @@ int memory_answer_end(struct memory *m, const struct memory_answer *answer, stru
     "m.conversation, m.row, t.prompt_tokens, t.completion_tokens, t.cached_tokens, t.cached_ram,"  \
     " t.cached_disk, t.cached_shared, t.computed_tokens, t.queue_us, t.restore_us, t.prefill_us,"  \
     " t.ttft_us, t.decode_us, t.saved_us, t.miss_reason, t.finish, t.miss_reason IS NULL,"         \
-    " ifnull(t.miss_at, -1), ifnull(t.miss_message, 0)"
-#define N_TURN_COLUMNS 20
+    " ifnull(t.miss_at, -1), ifnull(t.miss_message, 0), t.cut"
+#define N_TURN_COLUMNS 21
 
 static int turn_read(struct stmt *s, struct memory_turn *ret, struct arena *a, struct err *e)
 {
@@ -125,6 +126,7 @@ static int turn_read(struct stmt *s, struct memory_turn *ret, struct arena *a, s
         .saved_us = column_int(s, 14),
         .miss_at = (int)column_int(s, 18),
         .miss_message = column_int(s, 19),
+        .cut = column_int(s, 20),
     };
     bool has_reason = column_int(s, 17) == 0;
     const char *reason = column_copy(s, 15, NULL, a);

@@ -92,6 +92,24 @@ int blocks_insert(struct memory *m, const struct memory_answer *answer, struct e
     return rc;
 }
 
+int memory_blocks_add(struct memory *m, int64_t conversation, const uint8_t *blocks, size_t n,
+                      struct err *e)
+{
+    int rc = db_begin(m->db, DB_NORMAL, e);
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        struct stmt *s = db_stmt(m->db,
+                                 "INSERT OR IGNORE INTO block_use (conversation, block, message)"
+                                 " SELECT row, ?2, -1 FROM conversation WHERE row = ?1",
+                                 e);
+        stmt_int(s, 1, conversation);
+        stmt_blob(s, 2, blocks + i * HASH_BYTES, HASH_BYTES);
+        rc = stmt_run(s, e);
+    }
+    return db_end(m->db, rc, e);
+}
+
 int memory_blocks_unused(struct memory *m, uint8_t *ids, size_t n, size_t *ret_n, struct err *e)
 {
     size_t n_unused = 0;

@@ -159,6 +159,10 @@ struct memory_messages {
 };
 int memory_path(struct memory *m, int64_t tip, size_t max, struct memory_messages *ret,
                 struct arena *a, struct err *e) MUST_USE;
+/* The rows of the path to `tip`, ascending; *ret NULL when its conversation has no branches, so that
+ * every message that stands above the tip is on the path. */
+int memory_path_rows(struct memory *m, int64_t tip, const int64_t **ret, size_t *ret_n,
+                     struct arena *a, struct err *e) MUST_USE;
 /* A page of the current path's messages (root … conversation's tip), as items. */
 int memory_message_list(struct memory *m, int64_t conversation, const struct memory_page *page,
                         struct memory_messages *ret, struct arena *a, struct err *e) MUST_USE;
@@ -189,6 +193,7 @@ struct memory_turn {
      * stored one). */
     int miss_at;
     int64_t miss_message;
+    int64_t cut; /* row of the cut under which its window was read (memory/window.h), 0: none */
 };
 /* Text, status, finish, generated ids under `render`, the turn's statistics and the stored
  * response, in one transaction. */
@@ -344,6 +349,11 @@ struct memory_block_pinned {
 };
 int memory_block_pins(struct memory *m, struct memory_block_pinned **ret, size_t *ret_n,
                 struct err *e) MUST_USE;
+
+/* Blocks that were computed for a conversation ahead of a turn: the next deletion of a message takes
+ * them along. One that was deleted meanwhile gets none. */
+int memory_blocks_add(struct memory *m, int64_t conversation, const uint8_t *blocks, size_t n,
+                      struct err *e) MUST_USE;
 
 /*
  * Replies of stateless chats: hash chain over (role, text) up to and with an assistant message →

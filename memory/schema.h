@@ -264,6 +264,9 @@ static const char *const schema_steps[] = {
 
     "ALTER TABLE conversation ADD COLUMN strategy TEXT NOT NULL DEFAULT '';" /* '': the daemon's */
     ,
+
+    /* 7: the cut under which an answer was read; its row, which may be gone; 0: none */
+    "ALTER TABLE turn ADD COLUMN cut INTEGER NOT NULL DEFAULT 0;",
 };
 
 #define SCHEMA_VERSION ((int)(sizeof(schema_steps) / sizeof(schema_steps[0])))

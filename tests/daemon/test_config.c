@@ -50,7 +50,7 @@ static void defaults_are_the_tables(void **state)
     assert_int_equal(c.disk_reserve_bytes, 1u << 30);
     assert_int_equal(c.verify_every, 64);
     assert_true(c.memory_bytes > 0 && c.memory_bytes <= 4ull << 30);
-    assert_string_equal(c.context, "error");
+    assert_string_equal(c.context, "auto");
     assert_null(c.listen);
     char wants[128];
     snprintf(wants, sizeof(wants), "%s/state/hearth", dir);
@@ -101,8 +101,10 @@ static void bad_flags_are_named(void **state)
         {"--socket-mode", "0777", "0600"},
         {"--socket-mode", "0060", "0600"},
         {"--kv-type", "q4", "q8_0"},
-        {"--context", "auto", "isn't supported yet"},
+        {"--context", "", "summarise"},
         {"--context", "nonsense", "nonsense"},
+        {"--context", "Auto", "retrieve"},
+        {"--summary", "me", "extract"},
         {"--log-level", "loud", "debug"},
         {"--listen", "0.0.0.0:80", "loopback"},
         {"--listen", "127.0.0.1", "HOST:PORT"},
@@ -159,7 +161,7 @@ static void bad_files_are_named_by_line(void **state)
         {"queue = 1\n[hearthd\n", "line 2", "name = value"},
         {"config = /x\n", "line 1", "config"},
         {"no-cache = perhaps\n", "line 1", "yes or no"},
-        {"context = window\n", "line 1", "supported"},
+        {"context = windows\n", "line 1", "prune"},
         {"QUEUE = 3\n", "line 1", "QUEUE"},
     };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
@@ -222,7 +224,8 @@ static void every_option_is_in_the_help(void **state)
         "config",      "model",        "socket",   "listen",    "api-key-file",    "state-dir",
         "cache-dir",   "ctx",          "parallel", "queue",     "threads",         "isa",
         "memory",      "disk",         "kv-type",  "context",   "embedding-model", "chat-template",
-        "socket-mode", "disk-reserve", "verify-every", "no-cache", "log-level", "cors-origin"};
+        "socket-mode", "disk-reserve", "no-cache", "log-level", "cors-origin",     "verify-every",
+        "summary"};
     struct buf b;
     buf_init(&b, 1 << 16);
     config_help(&b);

@@ -169,7 +169,6 @@ class Requests(unittest.TestCase):
         self.refused(
             "messages[0].role", "unsupported_parameter", messages=[{"role": "tool", "content": "x"}]
         )
-        self.refused("hearth.context", "unsupported_parameter", hearth={"context": "summarise"})
         self.refused("hearth.context", "invalid_value", hearth={"context": "magic"})
 
     def test_a_doubled_key_is_refused(self):

@@ -39,7 +39,7 @@ class Object(Case):
                 r["truncation"],
                 r["background"],
             ),
-            (None, None, True, "disabled", False),
+            (None, None, True, "auto", False),
         )
         self.assertEqual(
             (r["tools"], r["tool_choice"], r["parallel_tool_calls"], r["text"]),
@@ -262,14 +262,12 @@ class Input(Case):
             ("include", ["x"]),
             ("text", {"format": {"type": "json_object"}}),
             ("top_logprobs", 3),
-            ("truncation", "auto"),
             ("reasoning", {"effort": "low"}),
             ("hearth", "x"),
         ]:
             with self.subTest(param=param, value=value):
                 self.refused(400, param, **{"input": "x", param: value})
         for code, value in [
-            ("unsupported_parameter", {"truncation": "auto"}),
             ("unsupported_parameter", {"background": True}),
             ("unsupported_parameter", {"tools": [{"type": "web_search"}]}),
         ]:

@@ -1,0 +1,230 @@
+/*
+ * See ahead.h.
+ */
+#include "daemon/ahead.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "daemon/ahead_summary.h"
+#include "daemon/config.h"
+#include "daemon/context.h"
+#include "daemon/prepare.h"
+#include "daemon/window.h"
+
+static int count_jobs(const struct history *h)
+{
+    int n = 0;
+    for (const struct ahead *a = h->aheads; a; a = a->next)
+        n++;
+    return n;
+}
+
+static bool is_on_it(const struct history *h, int64_t conversation)
+{
+    for (const struct ahead *a = h->aheads; a; a = a->next)
+        if (a->conversation == conversation)
+            return true;
+    return false;
+}
+
+static void job_free(struct ahead *a)
+{
+    if (!a)
+        return;
+    cancel_unref(a->cancel);
+    buf_done(&a->summary);
+    free(a->owner);
+    free(a);
+}
+
+static void job_end(struct history *h, struct ahead *a)
+{
+    for (struct ahead **at = &h->aheads; *at; at = &(*at)->next)
+        if (*at == a) {
+            *at = a->next;
+            break;
+        }
+    job_free(a);
+}
+
+static struct ahead *job_new(struct history *h, const char *owner, int64_t conversation)
+{
+    struct ahead *a = calloc(1, sizeof *a);
+    if (!a)
+        return NULL;
+    buf_init(&a->summary, AHEAD_SUMMARY_BYTES);
+    a->owner = strdup(owner);
+    a->cancel = cancel_new();
+    a->conversation = conversation;
+    if (!a->owner || !a->cancel) {
+        job_free(a);
+        return NULL;
+    }
+    a->next = h->aheads;
+    h->aheads = a;
+    return a;
+}
+
+void ahead_cancel(struct history *h, int64_t conversation)
+{
+    for (struct ahead *a = h->aheads; a; a = a->next)
+        if (conversation == 0 || a->conversation == conversation)
+            atomic_store(&a->cancel->is_set, 1);
+}
+
+/* ---- warming ---- */
+
+static int warm_done(struct history *h, struct turn *t, struct err *e)
+{
+    struct ahead *a = t->api;
+    int rc = 0;
+    const bool is_warm = t->finish == TURN_LENGTH;
+    if (is_warm && a->cut)
+        rc = memory_cut_ready(h->memory, a->cut, e);
+    if (is_warm && rc == 0 && t->n_blocks > 0)
+        rc = memory_blocks_add(h->memory, a->conversation, t->blocks, t->n_blocks, e);
+    if (rc == ERR_NOTFOUND) /* deleted meanwhile */
+        rc = 0;
+    job_end(h, a);
+    return rc;
+}
+
+/* The window's own segments, without the head of an answer. */
+static int warm(struct history *h, struct ahead *a, struct http_error *error)
+{
+    struct turn *t = turn_new_background(h->d, a->owner, a->cancel);
+    if (!t)
+        return ERR_NOMEM;
+    int rc = window_load(h, t, a->anchor, a->cut, error);
+    if (rc == 0)
+        rc = prepare_render(h, t, error);
+    if (rc == 0 && (int)t->window.starts[t->window.n] > h->d->ctx - 1) {
+        http_error_set(error, 400, "context_length_exceeded", NULL, "the cut's window is too long");
+        rc = ERR_LIMIT;
+    }
+    if (rc) {
+        turn_free(t);
+        return rc;
+    }
+    t->prompt.n = t->window.starts[t->window.n];
+    t->who = (uint64_t)a->conversation;
+    t->api = a;
+    t->on_end = warm_done;
+    history_submit(h, t);
+    return 0;
+}
+
+void ahead_warm(struct history *h, const char *owner, int64_t conversation, int64_t tip)
+{
+    struct http_error error = {.status = 0};
+    if (is_on_it(h, conversation) || count_jobs(h) >= AHEAD_JOBS_MAX)
+        return;
+    struct ahead *a = job_new(h, owner, conversation);
+    if (!a)
+        return;
+    a->anchor = tip;
+    if (warm(h, a, &error)) {
+        log_warn("a window could not be read ahead: %s", error.message);
+        job_end(h, a);
+    }
+}
+
+/* ---- the cut ---- */
+
+/* Plans and stores the cut, and begins to read what it leaves. */
+static int cut(struct history *h, struct ahead *a, struct http_error *error)
+{
+    struct memory_cut made;
+    struct err e;
+    struct turn *t = turn_new_background(h->d, a->owner, a->cancel);
+    if (!t)
+        return ERR_NOMEM;
+    const struct context_cut request = {
+        .h = h,
+        .t = t,
+        .conversation = a->conversation,
+        .anchor = a->anchor,
+        .strategy = a->strategy,
+        .budget = context_budget(h, a->max_tokens),
+        .summary = a->summary.len > 0 ? a->summary.data : NULL,
+        .n_summary = a->summary.len,
+    };
+    int rc = window_load(h, t, a->anchor, 0, error);
+    if (rc == 0)
+        rc = prepare_render(h, t, error);
+    if (rc == 0)
+        rc = context_cut_make(&request, &made, error);
+    if (rc == 0 && (rc = memory_cut_add(h->memory, &made, &a->cut, &e)))
+        http_error_from(error, &e);
+    turn_free(t);
+    return rc ? rc : warm(h, a, error);
+}
+
+void ahead_cut(struct history *h, struct ahead *a)
+{
+    struct http_error error = {.status = 0};
+    int rc = atomic_load(&a->cancel->is_set) ? ERR_CANCELED : cut(h, a, &error);
+    if (rc == 0)
+        return;
+    if (rc != ERR_NOTFOUND && rc != ERR_CANCELED)
+        log_warn("a cut could not be made ahead: %s", error.message);
+    job_end(h, a);
+}
+
+/* ---- whether ---- */
+
+/* What each turn of the window added: from a question to the next one. */
+static int typical(const struct turn *t, struct arena *a, int *ret, struct err *e)
+{
+    const struct turn_window *w = &t->window;
+    int *turns = arena_array(a, w->n + 1, sizeof *turns);
+    size_t n = 0, begin = 0;
+    bool has_begun = false;
+    if (!turns)
+        return err_set(e, ERR_NOMEM, "out of memory");
+    for (size_t i = 0; i < w->n; i++) {
+        if (w->v[i].role != CHAT_USER)
+            continue;
+        if (has_begun)
+            turns[n++] = (int)(w->starts[i] - begin);
+        begin = w->starts[i];
+        has_begun = true;
+    }
+    if (has_begun)
+        turns[n++] = (int)(t->prompt.n + t->out.n - begin);
+    return plan_typical(turns, n, ret, a, e);
+}
+
+static bool must_cut(const struct history *h, const struct turn *t)
+{
+    struct arena a;
+    struct err e;
+    int next = 0;
+    const struct plan_budget budget = context_budget(h, t->params.max_tokens);
+    arena_init(&a, TURN_ARENA_BYTES);
+    int rc = typical(t, &a, &next, &e);
+    arena_done(&a);
+    return rc == 0 && plan_needs_cut(&budget, (int)(t->prompt.n + t->out.n), next);
+}
+
+void ahead_consider(struct history *h, const struct turn *t)
+{
+    const struct turn_store *s = &t->store;
+    if (t->params.context <= PLAN_ERROR || !s->is_on || s->has_failed || h->is_stopping ||
+        !t->params.use_cache || t->finish == TURN_FAILED || t->window.n == 0)
+        return;
+    if (is_on_it(h, s->conversation) || count_jobs(h) >= AHEAD_JOBS_MAX || !must_cut(h, t))
+        return;
+    struct ahead *a = job_new(h, t->owner, s->conversation);
+    if (!a)
+        return;
+    a->anchor = s->answer.row;
+    a->strategy = t->params.context;
+    a->max_tokens = t->params.max_tokens;
+    if (ahead_is_by_model(h, a->strategy))
+        ahead_summarise(h, a);
+    else
+        ahead_cut(h, a);
+}

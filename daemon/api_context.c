@@ -1,0 +1,420 @@
+/*
+ * A conversation's window over the API, below /v1/hearth/conversations/{}:
+ *
+ *      GET  context         the prompt of the newest turn, its answer last:
+ *                           {"object", "limit", "used", "reserve", "strategy", "cut", "items":
+ *                            [{"kind", "role", "message", "text", "tokens"}]}
+ *      GET  context?next=1  the window that is being made ready for the next turn, if one is
+ *      POST context         {"strategy": NAME | null}: the conversation's own, or the daemon's
+ *      POST cut             {["strategy"], ["target": TOKENS]}: cuts now
+ *      GET  summary         {"summary", "facts"} of the cut in force
+ *      POST summary         {["summary"], ["facts"]}: edits them
+ *
+ * kind: template (what the model's own markup adds), system, pins, facts, summary, recalled (all
+ * that was put before a person's words), message. The tokens of all items are `used`.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/ahead.h"
+#include "daemon/body.h"
+#include "daemon/context.h"
+#include "daemon/items.h"
+#include "daemon/prepare.h"
+#include "daemon/window.h"
+
+struct call {
+    struct history *h;
+    struct request *r;
+    struct arena arena;
+    struct memory_conversation c;
+    json *body;
+    struct turn *t; /* its window is the conversation's */
+};
+
+static int out_of_memory(struct http_error *ret)
+{
+    http_error_set(ret, 500, "out_of_memory", NULL, "out of memory");
+    return ERR_NOMEM;
+}
+
+static int call_init(struct call *k, struct history *h, struct request *r, const char *id,
+                     struct http_error *ret)
+{
+    struct err e;
+    *k = (struct call){.h = h, .r = r};
+    arena_init(&k->arena, ITEMS_ARENA_BYTES);
+    if (memory_conversation_find(h->memory, r->owner, id, &k->c, &k->arena, &e))
+        return items_error(ret, &e, "conversation_id");
+    return r->n_body > 0 ? body_parse(r, &k->body, ret) : 0;
+}
+
+static void call_done(struct call *k)
+{
+    turn_free(k->t);
+    json_free(k->body);
+    arena_done(&k->arena);
+}
+
+/* The window under a cut (memory_window_want.cut), rendered. An empty one is fine. */
+static int load(struct call *k, int64_t cut, struct http_error *ret)
+{
+    turn_free(k->t);
+    k->t = turn_new_background(k->h->d, k->r->owner, k->r->cancel);
+    if (!k->t)
+        return out_of_memory(ret);
+    int rc = window_load(k->h, k->t, k->c.tip, cut, ret);
+    return rc || k->t->window.n == 0 ? rc : prepare_render(k->h, k->t, ret);
+}
+
+/* ---- GET context ---- */
+
+static json *add_item(json *to, const char *kind, const struct turn_part *part, const char *role)
+{
+    json *o = json_add(to, json_object());
+    json_set_str(o, "kind", kind);
+    if (role)
+        json_set_str(o, "role", role);
+    else
+        json_set_null(o, "role");
+    if (part->id[0])
+        json_set_str(o, "message", part->id);
+    else
+        json_set_null(o, "message");
+    json_set_strn(o, "text", part->text ? part->text : "", part->n_text);
+    return o;
+}
+
+static void add_text(json *to, const char *kind, const char *text, size_t n, int tokens)
+{
+    const struct turn_part part = {.text = text, .n_text = n};
+    json_set_int(add_item(to, kind, &part, "system"), "tokens", tokens);
+}
+
+/* The head's sections, each counted as what it adds to those before it. */
+static int add_head(const struct call *k, json *to)
+{
+    struct context_section sections[CONTEXT_SECTIONS];
+    const struct memory_cut *cut = &k->t->window.cut;
+    const int n = context_head_sections(cut->head, cut->n_head, sections);
+    int before = 0;
+    for (int i = 0; i < n; i++) {
+        const size_t end = (size_t)(sections[i].text - cut->head) + sections[i].n_text;
+        const int tokens = window_count(k->h, cut->head, end);
+        add_text(to, sections[i].kind, sections[i].text, sections[i].n_text, tokens - before);
+        before = tokens;
+    }
+    return before;
+}
+
+static void add_message(const struct call *k, json *to, size_t i)
+{
+    static const char *const roles[] = {
+        [CHAT_NONE] = "", [CHAT_SYSTEM] = "system", [CHAT_USER] = "user",
+        [CHAT_ASSISTANT] = "assistant"};
+    const struct turn_window *w = &k->t->window;
+    const struct turn_part *p = &w->parts[i];
+    const char *role = roles[w->v[i].role];
+    int tokens = window_tokens(k->t, i);
+    if (p->context.n_text > 0) {
+        const struct turn_part injected = {.text = p->context.text, .n_text = p->context.n_text};
+        int n = window_count(k->h, p->context.text, p->context.n_text);
+        n = n < 0 ? 0 : n > tokens ? tokens : n;
+        json_set_int(add_item(to, "recalled", &injected, role), "tokens", n);
+        tokens -= n;
+    }
+    json *o = add_item(to, w->v[i].role == CHAT_SYSTEM ? "system" : "message", p, role);
+    if ((int)i == w->head_at)
+        tokens -= add_head(k, to);
+    json_set_int(o, "tokens", tokens);
+}
+
+static json *cut_json(const struct call *k)
+{
+    const struct memory_cut *cut = &k->t->window.cut;
+    struct memory_message anchor;
+    struct err e;
+    if (!k->t->window.has_cut)
+        return NULL;
+    json *o = json_object();
+    json_set_str(o, "strategy", plan_strategy_name(cut->strategy));
+    json_set_str(o, "state", cut->state == MEMORY_CUT_READY ? "ready" : "prepared");
+    json_set_int(o, "created_at", cut->created_at);
+    if (memory_message_by_row(k->h->memory, cut->anchor, &anchor, &k->t->arena, &e) == 0)
+        json_set_str(o, "at_message", anchor.id);
+    return o;
+}
+
+static void reply_context(struct call *k)
+{
+    const struct turn_window *w = &k->t->window;
+    const struct plan_budget b = context_budget(k->h, 0);
+    const int used = w->n > 0 ? (int)w->starts[w->n] : 0;
+    json *o = json_object();
+    json_set_str(o, "object", "hearth.context");
+    json_set_str(o, "conversation", k->c.id);
+    json_set_int(o, "limit", k->h->d->ctx);
+    json_set_int(o, "used", used);
+    json_set_int(o, "reserve", b.limit - plan_room(&b));
+    json_set_str(o, "strategy", plan_strategy_name(context_strategy(k->h, k->c.row)));
+    json *cut = cut_json(k);
+    if (cut)
+        json_set(o, "cut", cut);
+    else
+        json_set_null(o, "cut");
+    json *items = json_set(o, "items", json_array());
+    if (w->n > 0 && w->starts[0] > 0)
+        add_text(items, "template", "", 0, (int)w->starts[0]);
+    for (size_t i = 0; i < w->n; i++)
+        add_message(k, items, i);
+    history_reply_json(k->h, k->r, 200, o);
+}
+
+/* The cut that `?next=1` asks about: one that is prepared, else the one in force. */
+static int cut_of_query(struct call *k, int64_t *ret_cut, struct http_error *ret)
+{
+    struct memory_cut cut;
+    struct err e;
+    char *next = NULL;
+    *ret_cut = 0;
+    bool is_next = request_query(k->r, "next", &next) == 0 && strcmp(next, "0") != 0;
+    free(next);
+    if (!is_next || k->c.tip == 0)
+        return 0;
+    int rc = memory_cut_prepared(k->h->memory, k->c.tip, &cut, &k->arena, &e);
+    if (rc == 0)
+        *ret_cut = cut.row;
+    return rc == 0 || rc == ERR_NOTFOUND ? 0 : items_error(ret, &e, NULL);
+}
+
+int api_context_get(struct history *h, struct request *r, const struct route_args *args,
+                    struct http_error *ret)
+{
+    struct call k;
+    int64_t cut = 0;
+    int rc = call_init(&k, h, r, args->v[0], ret);
+    if (rc == 0)
+        rc = cut_of_query(&k, &cut, ret);
+    if (rc == 0)
+        rc = load(&k, cut, ret);
+    if (rc == 0)
+        reply_context(&k);
+    call_done(&k);
+    return rc;
+}
+
+/* ---- POST context ---- */
+
+static int read_strategy(const json *body, enum plan_strategy *ret_strategy, struct http_error *ret)
+{
+    const char *name = NULL;
+    int rc = body_str(body, "strategy", "strategy", &name, ret);
+    if (rc || !name || plan_strategy_parse(name, ret_strategy))
+        return rc;
+    return body_refused(ret, "invalid_value", "strategy",
+                        "strategy: \"%.64s\" is none; these are: %s", name, plan_strategy_names());
+}
+
+static int set_strategy(struct call *k, struct http_error *ret)
+{
+    enum plan_strategy s = PLAN_UNSET;
+    struct err e;
+    int rc = k->body ? read_strategy(k->body, &s, ret)
+                     : body_refused(ret, "invalid_value", "strategy", "strategy is missing");
+    if (rc)
+        return rc;
+    if (memory_strategy_set(k->h->memory, k->c.row, s, &e))
+        return items_error(ret, &e, "conversation_id");
+    json *o = json_object();
+    json_set_str(o, "object", "hearth.context.strategy");
+    json_set_str(o, "conversation", k->c.id);
+    json_set_str(o, "strategy", plan_strategy_name(context_strategy(k->h, k->c.row)));
+    json_set_bool(o, "is_own", s != PLAN_UNSET);
+    history_reply_json(k->h, k->r, 200, o);
+    return HANDLED;
+}
+
+int api_context_set(struct history *h, struct request *r, const struct route_args *args,
+                    struct http_error *ret)
+{
+    struct call k;
+    int rc = call_init(&k, h, r, args->v[0], ret);
+    if (rc == 0)
+        rc = set_strategy(&k, ret);
+    call_done(&k);
+    return rc;
+}
+
+/* ---- POST cut ---- */
+
+static void set_changes(json *o, const char *key, const struct turn_changes *list)
+{
+    json *v = json_set(o, key, json_array());
+    for (size_t i = 0; i < list->n; i++) {
+        json *change = json_add(v, json_object());
+        json_set_str(change, "id", list->v[i].id);
+        json_set_int(change, "tokens", list->v[i].tokens);
+    }
+}
+
+/* is_cut false: the window is under its target. */
+static void reply_cut(struct call *k, const struct turn_receipt *r, bool is_cut)
+{
+    json *o = json_object();
+    json_set_str(o, "object", "hearth.cut");
+    json_set_str(o, "conversation", k->c.id);
+    json_set_bool(o, "cut", is_cut);
+    json_set_int(o, "before", r->before);
+    json_set_int(o, "after", r->after);
+    set_changes(o, "dropped", &r->dropped);
+    set_changes(o, "summarised", &r->summarised);
+    history_reply_json(k->h, k->r, 200, o);
+}
+
+static int read_cut(struct call *k, struct context_cut *to, struct http_error *ret)
+{
+    int64_t target = 0;
+    const double most = k->h->d->ctx - 1;
+    int rc = 0;
+    to->strategy = context_strategy(k->h, k->c.row);
+    to->budget = context_budget(k->h, 0);
+    if (k->body && ((rc = read_strategy(k->body, &to->strategy, ret)) ||
+                    (rc = body_int(k->body, "target", (struct body_range){1, most}, &target, ret))))
+        return rc;
+    to->budget.target = (int)target;
+    if (to->strategy == PLAN_ERROR) /* whoever cuts by hand wants one */
+        to->strategy = PLAN_AUTO;
+    return 0;
+}
+
+static int cut_now(struct call *k, struct http_error *ret)
+{
+    struct context_cut request = {.h = k->h, .conversation = k->c.row, .anchor = k->c.tip};
+    struct memory_cut cut;
+    struct err e;
+    int64_t row;
+    int rc = read_cut(k, &request, ret);
+    if (rc == 0)
+        rc = load(k, 0, ret);
+    if (rc)
+        return rc;
+    struct turn_receipt receipt = {.before = k->t->window.n ? (int)k->t->window.starts[k->t->window.n]
+                                                            : 0};
+    receipt.after = receipt.before;
+    request.t = k->t;
+    rc = k->t->window.n > 0 ? context_cut_make(&request, &cut, ret) : ERR_NOTFOUND;
+    if (rc == ERR_NOTFOUND) {
+        reply_cut(k, &receipt, false);
+        return HANDLED;
+    }
+    if (rc)
+        return rc;
+    if (memory_cut_add(k->h->memory, &cut, &row, &e) || memory_cut_ready(k->h->memory, row, &e))
+        return items_error(ret, &e, "conversation_id");
+    struct turn *before = k->t; /* its arena has the lists */
+    receipt.dropped = before->receipt.dropped;
+    receipt.summarised = before->receipt.summarised;
+    k->t = NULL;
+    rc = load(k, row, ret);
+    if (rc == 0) {
+        receipt.after = (int)k->t->window.starts[k->t->window.n];
+        reply_cut(k, &receipt, true);
+        ahead_warm(k->h, k->r->owner, k->c.row, k->c.tip);
+    }
+    turn_free(before);
+    return rc;
+}
+
+int api_cut(struct history *h, struct request *r, const struct route_args *args,
+            struct http_error *ret)
+{
+    struct call k;
+    bool is_parked = false;
+    int rc = call_init(&k, h, r, args->v[0], ret);
+    if (rc == 0 && !history_claim(h, k.c.row, r, &is_parked)) {
+        rc = is_parked ? PARKED : out_of_memory(ret);
+    } else if (rc == 0) {
+        rc = cut_now(&k, ret);
+        history_release(h, k.c.row);
+    }
+    call_done(&k);
+    return rc;
+}
+
+/* ---- summary ---- */
+
+static int find_cut(struct call *k, struct memory_cut *ret_cut, struct http_error *ret)
+{
+    struct err e;
+    int rc = k->c.tip ? memory_cut_find(k->h->memory, k->c.tip, ret_cut, &k->arena, &e)
+                      : err_set(&e, ERR_NOTFOUND, "no cut");
+    if (rc != ERR_NOTFOUND)
+        return rc ? items_error(ret, &e, NULL) : 0;
+    http_error_set(ret, 404, "not_found", "conversation_id",
+                   "nothing of conversation %s has been summed up: it was never cut", k->c.id);
+    return rc;
+}
+
+static void reply_summary(struct call *k, const struct memory_cut *cut, const char *note)
+{
+    json *o = json_object();
+    json_set_str(o, "object", "hearth.summary");
+    json_set_str(o, "conversation", k->c.id);
+    json_set_strn(o, "summary", cut->summary ? cut->summary : "", cut->n_summary);
+    json_set_strn(o, "facts", cut->facts ? cut->facts : "", cut->n_facts);
+    json_set_int(o, "created_at", cut->created_at);
+    if (note)
+        json_set_str(o, "note", note);
+    history_reply_json(k->h, k->r, 200, o);
+}
+
+int api_summary_get(struct history *h, struct request *r, const struct route_args *args,
+                    struct http_error *ret)
+{
+    struct call k;
+    struct memory_cut cut;
+    int rc = call_init(&k, h, r, args->v[0], ret);
+    if (rc == 0)
+        rc = find_cut(&k, &cut, ret);
+    if (rc == 0)
+        reply_summary(&k, &cut, NULL);
+    call_done(&k);
+    return rc;
+}
+
+static int edit_summary(struct call *k, struct http_error *ret)
+{
+    struct memory_cut cut;
+    struct memory_cut_edit edit = {.summary = NULL};
+    struct err e;
+    int rc = find_cut(k, &cut, ret);
+    if (rc)
+        return rc;
+    if ((rc = body_str(k->body, "summary", "summary", &edit.summary, ret)) ||
+        (rc = body_str(k->body, "facts", "facts", &edit.facts, ret)))
+        return rc;
+    if (!edit.summary && !edit.facts)
+        return body_refused(ret, "invalid_value", "summary", "summary or facts is expected");
+    edit.n_summary = edit.summary ? strlen(edit.summary) : 0;
+    edit.n_facts = edit.facts ? strlen(edit.facts) : 0;
+    if (memory_cut_edit(k->h->memory, cut.row, &edit, &e) ||
+        memory_cut_by_row(k->h->memory, cut.row, &cut, &k->arena, &e))
+        return items_error(ret, &e, "conversation_id");
+    reply_summary(k, &cut,
+                  "the next turn reads what is new at the window's end; it moves to the head at the "
+                  "next cut");
+    return HANDLED;
+}
+
+int api_summary_set(struct history *h, struct request *r, const struct route_args *args,
+                    struct http_error *ret)
+{
+    struct call k;
+    int rc = call_init(&k, h, r, args->v[0], ret);
+    if (rc == 0 && !k.body)
+        rc = body_refused(ret, "invalid_value", "summary", "summary or facts is expected");
+    if (rc == 0)
+        rc = edit_summary(&k, ret);
+    call_done(&k);
+    return rc;
+}

@@ -1,0 +1,128 @@
+/*
+ * Context: what of a stored conversation the model is to read, when it is more than the window
+ * holds. History thread.
+ *
+ *     load the window in force ─ add this turn's messages ─ pins ─ recall ─ render ─ does it fit?
+ *                ▲                                                               │ no
+ *                ╰── the cut is stored ◄─ head: pins, facts, summary ◄─ plan ◄───╯
+ *
+ * Planning is memory's (plan.h), as are facts and summaries (facts.h, extract.h); tokens are
+ * counted here, and texts are put together here. The strategy of a turn: the request's, else the
+ * conversation's, else the daemon's.
+ *
+ * What is injected before a person's words — recalled quotes, notes, new pins — is stored beside
+ * the message, never in it, so that every later turn reads the same tokens.
+ */
+#ifndef HEARTH_DAEMON_CONTEXT_H
+#define HEARTH_DAEMON_CONTEXT_H
+
+#include "daemon/history.h"
+#include "daemon/turn.h"
+#include "memory/plan.h"
+#include "memory/window.h"
+
+/* Shares of ctx, in percent. */
+#define CONTEXT_RESERVE_PERCENT 15     /* kept free for the answer, when max_tokens doesn't say */
+#define CONTEXT_RECALL_TURN_PERCENT 12 /* recalled for one turn … */
+#define CONTEXT_RECALL_ALL_PERCENT 25  /* … and in the whole window */
+#define CONTEXT_PINS_PERCENT 25
+#define CONTEXT_FACTS_PERCENT 16
+#define CONTEXT_SUMMARY_PERCENT 10
+#define CONTEXT_FACTS_TOKENS_MAX 1024
+#define CONTEXT_SUMMARY_TOKENS_MAX 768
+/* The fact list that is stored; its head shows as much of it as fits. */
+#define CONTEXT_FACTS_BYTES 16384
+
+/* One turn's question to the context, and what came of it. */
+struct context {
+    struct history *h;
+    struct turn *t;
+    enum plan_strategy strategy; /* not PLAN_UNSET */
+    int64_t conversation, tip;   /* rows; 0: a new one */
+    const char *instructions;    /* before all else, for this turn alone; or NULL */
+    const struct memory_new_message *inputs; /* [n_inputs] this turn's messages */
+    size_t n_inputs;
+    bool is_counting; /* nothing may be stored: no cut is made */
+    /* Out: what is to be stored with the last user's message of the inputs. */
+    struct memory_context injected;
+};
+
+/* Fills t->window, t->prompt, max_tokens and the receipt. Stores a cut when one is needed; nothing
+ * else. 400 context_length_exceeded when even a cut doesn't make it fit. */
+int context_prepare(struct context *c, struct http_error *ret_error) MUST_USE;
+
+/* The strategy in force for a conversation (0: a new one), when the request has none. */
+enum plan_strategy context_strategy(const struct history *h, int64_t conversation);
+/* ctx - 1, and what is wished free beside the prompt. max_tokens: as asked, 0: not. */
+struct plan_budget context_budget(const struct history *h, int max_tokens);
+int context_share(const struct history *h, int percent, int tokens_max);
+bool context_recalls(enum plan_strategy s);
+bool context_summarises(enum plan_strategy s);
+bool context_keeps_facts(enum plan_strategy s);
+
+/* ---- context_inject.c: pins and recall ---- */
+
+/* Pins that the window doesn't have yet, and what the conversation's past says to the newest
+ * message: before the words of window message `at`. c->injected gets the whole. */
+int context_inject(struct context *c, size_t at, struct http_error *ret_error) MUST_USE;
+
+/* ---- context_cut.c ---- */
+
+struct context_cut {
+    struct history *h;
+    struct turn *t; /* its window is loaded and rendered; this turn's own messages, if any, last */
+    int64_t conversation, anchor; /* anchor: the newest stored message of the window */
+    enum plan_strategy strategy;
+    struct plan_budget budget;
+    /* By a model, for what leaves; NULL: sentences are picked. */
+    const char *summary;
+    size_t n_summary;
+};
+/*
+ * Plans, and makes the cut that is to be stored; its texts live in t's arena. The receipt's lists
+ * of what leaves are filled, and before and after as planned. ERR_NOTFOUND: nothing can leave.
+ * ERR_LIMIT: what must stay doesn't fit; *ret_error has the counts.
+ */
+int context_cut_make(const struct context_cut *c, struct memory_cut *ret,
+                     struct http_error *ret_error) MUST_USE;
+/* What leaves by the plan, as `said` (in t's arena), for who writes the summary. */
+
+/* ---- context_head.c ---- */
+
+struct said;
+/* What a cut's head is made of. */
+struct context_head {
+    const struct said *left; /* [n_left] messages that leave, oldest first */
+    size_t n_left;
+    const struct memory_pins *pins; /* those that the head must name */
+    const char *old_summary;
+    size_t n_old_summary;
+    const char *old_facts;
+    size_t n_old_facts;
+    const char *summary; /* by a model, or NULL */
+    size_t n_summary;
+    enum plan_strategy strategy;
+    int max_tokens; /* of facts and summary together */
+};
+/* A head's sections, for who shows them: "pins", "facts", "summary", with the line that names them.
+ * Returns how many there are; they cover the head. */
+#define CONTEXT_SECTIONS 3
+struct context_section {
+    const char *kind;
+    const char *text;
+    size_t n_text;
+};
+int context_head_sections(const char *head, size_t n, struct context_section *ret);
+/* Fills cut's head, summary and facts. */
+int context_head_make(const struct history *h, struct arena *a, const struct context_head *in,
+                      struct memory_cut *cut, struct err *e) MUST_USE;
+
+/* ---- receipt.c ---- */
+
+/* Adds to a list of t->receipt. Without memory the entry is left out. */
+void receipt_add(struct turn *t, struct turn_changes *list, const char *id, int tokens);
+/* Fills used, kept recalled text, pins; and, when the cut in force was made since the reply before
+ * this one, what left by it. */
+void receipt_fill(const struct context *c);
+
+#endif

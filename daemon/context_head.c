@@ -1,0 +1,228 @@
+/*
+ * The head that a cut puts behind the system prompt: pins, then facts, then the summary — what
+ * changes least first. See context.h.
+ *
+ * The fact list is stored whole (up to CONTEXT_FACTS_BYTES), and the head shows the heaviest that
+ * fit: a cut that has less room loses nothing for the next one.
+ */
+#include "daemon/context.h"
+
+#include <string.h>
+
+#include "daemon/window.h"
+#include "memory/extract.h"
+#include "memory/facts.h"
+
+#define HEAD_BYTES_MAX (1u << 20)
+#define BYTES_A_TOKEN 4 /* a first guess, of English */
+#define TRIES 8
+
+#define PINS_HEAD "To keep in mind:\n"
+#define FACTS_HEAD "Facts from earlier in this conversation, word for word:\n"
+#define SUMMARY_HEAD "Summary of what was said earlier:\n"
+
+struct head {
+    const struct history *h;
+    struct arena *a;
+    const struct context_head *in;
+    struct memory_cut *cut;
+    struct buf text;
+};
+
+static void gap(struct head *d)
+{
+    if (d->text.len > 0)
+        buf_char(&d->text, '\n');
+}
+
+static void add_pins(struct head *d)
+{
+    const struct memory_pins *pins = d->in->pins;
+    if (pins->n == 0)
+        return;
+    gap(d);
+    buf_str(&d->text, PINS_HEAD);
+    for (size_t i = 0; i < pins->n; i++) {
+        const struct memory_pin *p = &pins->v[i];
+        buf_str(&d->text, p->message == 0                 ? "- "
+                          : p->role == MEMORY_ASSISTANT ? "- Assistant: "
+                                                        : "- User: ");
+        buf_add(&d->text, p->text, p->n_text);
+        buf_char(&d->text, '\n');
+    }
+}
+
+/* Tokens of b from `from` on; < 0: an error. */
+static int count(const struct head *d, const struct buf *b)
+{
+    return buf_error(b) ? buf_error(b) : window_count(d->h, b->data ? b->data : "", b->len);
+}
+
+/* ---- facts ---- */
+
+static int stored_facts(struct head *d, struct facts *ret, struct err *e)
+{
+    const struct context_head *in = d->in;
+    struct facts old = {.n = 0}, newer = {.n = 0};
+    struct buf text;
+    int rc = facts_parse(in->old_facts, in->n_old_facts, d->a, &old, e);
+    if (rc == 0)
+        rc = facts_extract(in->left, in->n_left, d->a, &newer, e);
+    if (rc == 0)
+        rc = facts_merge(&old, &newer, CONTEXT_FACTS_BYTES, d->a, ret, e);
+    if (rc)
+        return rc;
+    buf_init(&text, HEAD_BYTES_MAX);
+    facts_write(ret, &text);
+    d->cut->facts = buf_error(&text) ? NULL : arena_copy(d->a, text.data ? text.data : "", text.len);
+    d->cut->n_facts = text.len;
+    buf_done(&text);
+    return d->cut->facts ? 0 : err_set(e, ERR_NOMEM, "out of memory for the fact list");
+}
+
+/* The heaviest facts that take at most max_tokens; *ret_tokens is what they take. */
+static int add_facts(struct head *d, int max_tokens, int *ret_tokens, struct err *e)
+{
+    struct facts all, some;
+    struct buf text;
+    size_t bytes = (size_t)max_tokens * BYTES_A_TOKEN;
+    int n = 0;
+    int rc = stored_facts(d, &all, e);
+    *ret_tokens = 0;
+    if (rc || all.n == 0)
+        return rc;
+    buf_init(&text, HEAD_BYTES_MAX);
+    for (int i = 0; i < TRIES && bytes > 0; i++) {
+        buf_clear(&text);
+        if ((rc = facts_merge(&all, NULL, bytes, d->a, &some, e)))
+            break;
+        buf_str(&text, FACTS_HEAD);
+        facts_compose(&some, &text);
+        n = count(d, &text);
+        if (n < 0 || n <= max_tokens || some.n == 0)
+            break;
+        bytes = (bytes < text.len ? bytes : text.len) * (size_t)max_tokens / (size_t)n * 97 / 100;
+    }
+    if (rc == 0 && n > 0 && n <= max_tokens && some.n > 0) {
+        gap(d);
+        buf_add(&d->text, text.data, text.len);
+        *ret_tokens = n;
+    }
+    buf_done(&text);
+    return rc;
+}
+
+/* ---- summary ---- */
+
+static void keep_summary(struct head *d, const char *text, size_t n)
+{
+    d->cut->summary = arena_copy(d->a, text, n);
+    d->cut->n_summary = d->cut->summary ? n : 0;
+    if (!d->cut->summary)
+        return;
+    gap(d);
+    buf_str(&d->text, SUMMARY_HEAD);
+    buf_add(&d->text, text, n);
+    if (n > 0 && text[n - 1] != '\n')
+        buf_char(&d->text, '\n');
+}
+
+static int extract(struct head *d, int max_tokens, struct err *e)
+{
+    const struct context_head *in = d->in;
+    const struct extract_input input = {
+        .v = in->left, .n = in->n_left, .old = in->old_summary, .n_old = in->n_old_summary};
+    struct extract_ranked ranked;
+    struct buf text;
+    size_t bytes = (size_t)max_tokens * BYTES_A_TOKEN;
+    int rc = extract_rank(&input, 0, d->a, &ranked, e);
+    if (rc)
+        return rc;
+    buf_init(&text, HEAD_BYTES_MAX);
+    for (int i = 0; i < TRIES; i++) {
+        const size_t n_take = extract_fit(&ranked, bytes);
+        buf_clear(&text);
+        extract_compose(&ranked, n_take, &text);
+        const int n = count(d, &text);
+        if (n < 0 || n_take == 0)
+            break;
+        if (n <= max_tokens) {
+            keep_summary(d, text.data, text.len);
+            break;
+        }
+        bytes = (bytes < text.len ? bytes : text.len) * (size_t)max_tokens / (size_t)n * 97 / 100;
+    }
+    buf_done(&text);
+    return 0;
+}
+
+static int add_summary(struct head *d, int max_tokens, struct err *e)
+{
+    const struct context_head *in = d->in;
+    if (max_tokens <= 0)
+        return 0;
+    const int n = in->summary ? window_count(d->h, in->summary, in->n_summary) : -1;
+    if (n > 0 && n <= max_tokens) {
+        keep_summary(d, in->summary, in->n_summary);
+        return 0;
+    }
+    return extract(d, max_tokens, e);
+}
+
+int context_head_make(const struct history *h, struct arena *a, const struct context_head *in,
+                      struct memory_cut *cut, struct err *e)
+{
+    struct head d = {.h = h, .a = a, .in = in, .cut = cut};
+    int rc = 0, n_facts = 0;
+    const int head_of_facts =
+        window_count(h, FACTS_HEAD "\n" SUMMARY_HEAD, sizeof FACTS_HEAD SUMMARY_HEAD);
+    /* Without facts or summary of its own a cut hands on the old ones, for a change of mind. */
+    cut->facts = in->old_facts;
+    cut->n_facts = in->n_old_facts;
+    cut->summary = in->old_summary;
+    cut->n_summary = in->n_old_summary;
+    buf_init(&d.text, HEAD_BYTES_MAX);
+    add_pins(&d);
+    if (context_keeps_facts(in->strategy)) {
+        const int share = context_summarises(in->strategy)
+                              ? in->max_tokens * CONTEXT_FACTS_PERCENT /
+                                    (CONTEXT_FACTS_PERCENT + CONTEXT_SUMMARY_PERCENT)
+                              : in->max_tokens;
+        rc = add_facts(&d, share, &n_facts, e);
+    }
+    if (rc == 0 && context_summarises(in->strategy))
+        rc = add_summary(&d, in->max_tokens - n_facts - head_of_facts, e);
+    if (rc == 0) {
+        cut->head = buf_error(&d.text) ? NULL
+                                       : arena_copy(a, d.text.data ? d.text.data : "", d.text.len);
+        cut->n_head = d.text.len;
+        if (!cut->head)
+            rc = err_set(e, ERR_NOMEM, "out of memory for the head of a window");
+    }
+    buf_done(&d.text);
+    return rc;
+}
+
+int context_head_sections(const char *head, size_t n, struct context_section *ret)
+{
+    static const struct {
+        const char *kind, *line;
+    } known[CONTEXT_SECTIONS] = {
+        {"pins", PINS_HEAD}, {"facts", FACTS_HEAD}, {"summary", SUMMARY_HEAD}};
+    int n_found = 0;
+    size_t from = 0;
+    for (int i = 0; i < CONTEXT_SECTIONS; i++) {
+        const char *at = from < n ? memmem(head + from, n - from, known[i].line,
+                                           strlen(known[i].line))
+                                  : NULL;
+        /* Within a section the line is somebody's words: it begins one behind a blank line only. */
+        if (!at || (at > head && (at < head + 2 || memcmp(at - 2, "\n\n", 2) != 0)))
+            continue;
+        if (n_found > 0)
+            ret[n_found - 1].n_text = (size_t)(at - ret[n_found - 1].text);
+        ret[n_found++] = (struct context_section){
+            .kind = known[i].kind, .text = at, .n_text = n - (size_t)(at - head)};
+        from = (size_t)(at - head) + strlen(known[i].line);
+    }
+    return n_found;
+}

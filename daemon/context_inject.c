@@ -1,0 +1,334 @@
+/*
+ * What is put before a person's words: pins that the window doesn't show yet, and quotes of what
+ * left it. See context.h.
+ *
+ *     [To keep in mind]
+ *     - User: I'm allergic to peanuts
+ *
+ *     [From earlier in this conversation]
+ *     - User, 2026-03-09: "…"
+ *
+ *     What can I have as a snack?
+ *
+ * A pin acts at once, here, and moves to the head at the next cut. Recall begins when something has
+ * left the window; what is in it, or was quoted in it, is never quoted again. The best hits are
+ * taken, in order, to the first that is too long.
+ */
+#include "daemon/context.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "daemon/window.h"
+#include "memory/facts.h"
+#include "memory/search.h"
+
+#define QUOTES_MAX 16
+#define QUOTE_BYTES_MAX 600 /* of one message; a longer one is shown around the words that match */
+#define INJECTED_BYTES_MAX (256u << 10)
+
+struct injection {
+    struct context *c;
+    size_t at; /* the message of the window */
+    struct buf text;
+    struct memory_source *sources; /* [n], room for MEMORY_SOURCES_MAX */
+    size_t n;
+};
+
+static int out_of_memory(struct http_error *ret)
+{
+    http_error_set(ret, 500, "out_of_memory", NULL, "out of memory for the turn's context");
+    return ERR_NOMEM;
+}
+
+static const char *speaker_of(enum memory_role role)
+{
+    return role == MEMORY_ASSISTANT ? "Assistant" : role == MEMORY_SYSTEM ? "System" : "User";
+}
+
+static void add_source(struct injection *in, enum memory_source_kind kind, int64_t row, int tokens)
+{
+    if (in->n < MEMORY_SOURCES_MAX)
+        in->sources[in->n++] =
+            (struct memory_source){.kind = kind, .row = row, .tokens = tokens};
+}
+
+/* ---- what the window has ---- */
+
+static bool has_source(const struct turn_part *p, enum memory_source_kind kind, int64_t row)
+{
+    for (size_t i = 0; i < p->context.n_sources; i++)
+        if (p->context.sources[i].kind == kind && p->context.sources[i].row == row)
+            return true;
+    return false;
+}
+
+static bool window_has(const struct turn_window *w, enum memory_source_kind kind, int64_t row)
+{
+    for (size_t i = 0; i < w->n; i++)
+        if (has_source(&w->parts[i], kind, row))
+            return true;
+    return false;
+}
+
+static bool window_has_message(const struct turn_window *w, int64_t row)
+{
+    for (size_t i = 0; i < w->n; i++)
+        if (w->rows[i] == row)
+            return true;
+    return false;
+}
+
+static bool is_in_window(const struct turn_window *w, const struct memory_pin *pin)
+{
+    if (w->has_cut && pin->n_text > 0 && w->cut.n_head >= pin->n_text &&
+        memmem(w->cut.head, w->cut.n_head, pin->text, pin->n_text))
+        return true;
+    if (pin->message)
+        return window_has_message(w, pin->message) || window_has(w, MEMORY_PINNED, pin->message);
+    return window_has(w, MEMORY_NOTE, pin->row);
+}
+
+/* ---- pins ---- */
+
+static void add_pin(struct injection *in, const struct memory_pin *pin)
+{
+    const size_t begin = in->text.len;
+    if (in->n == 0)
+        buf_str(&in->text, "[To keep in mind]\n");
+    buf_str(&in->text, "- ");
+    if (pin->message)
+        buf_printf(&in->text, "%s: ", speaker_of(pin->role));
+    buf_add(&in->text, pin->text, pin->n_text);
+    buf_char(&in->text, '\n');
+    if (buf_error(&in->text))
+        return;
+    const int tokens =
+        window_count(in->c->h, in->text.data + begin, in->text.len - begin);
+    add_source(in, pin->message ? MEMORY_PINNED : MEMORY_NOTE,
+               pin->message ? pin->message : pin->row, tokens < 0 ? 0 : tokens);
+}
+
+static int add_pins(struct injection *in, struct http_error *ret)
+{
+    struct context *c = in->c;
+    struct memory_pins pins;
+    struct err e;
+    if (memory_pin_list(c->h->memory, c->conversation, &pins, &c->t->arena, &e)) {
+        http_error_from(ret, &e);
+        return e.code;
+    }
+    for (size_t i = 0; i < pins.n; i++)
+        if (!is_in_window(&c->t->window, &pins.v[i]))
+            add_pin(in, &pins.v[i]);
+    if (in->n > 0)
+        buf_char(&in->text, '\n');
+    return 0;
+}
+
+/* ---- edits ---- */
+
+/* Whether the head, or what was put before a message since, says it. */
+static bool is_said(const struct turn_window *w, const char *text, size_t n)
+{
+    if (n == 0 || (w->cut.n_head >= n && memmem(w->cut.head, w->cut.n_head, text, n)))
+        return true;
+    for (size_t i = 0; i < w->n; i++) {
+        const struct memory_context *c = &w->parts[i].context;
+        if (c->n_text >= n && memmem(c->text, c->n_text, text, n))
+            return true;
+    }
+    return false;
+}
+
+static int add_fact_notes(struct injection *in, struct http_error *ret)
+{
+    const struct turn_window *w = &in->c->t->window;
+    struct facts facts = {.n = 0};
+    struct err e;
+    if (facts_parse(w->cut.facts, w->cut.n_facts, &in->c->t->arena, &facts, &e)) {
+        http_error_from(ret, &e);
+        return e.code;
+    }
+    for (size_t i = 0; i < facts.n; i++) {
+        const struct fact *f = &facts.v[i];
+        if (f->kind != FACT_NOTE || is_said(w, f->text, f->n_text))
+            continue;
+        buf_str(&in->text, "[To keep in mind] ");
+        buf_add(&in->text, f->text, f->n_text);
+        buf_str(&in->text, "\n\n");
+    }
+    return 0;
+}
+
+/* A person's edit of summary or facts acts here until the next cut takes it into the head. */
+static int add_edits(struct injection *in, struct http_error *ret)
+{
+    const struct turn_window *w = &in->c->t->window;
+    const size_t begin = in->text.len;
+    if (!w->has_cut)
+        return 0;
+    if (context_summarises(w->cut.strategy) && !is_said(w, w->cut.summary, w->cut.n_summary)) {
+        buf_str(&in->text, "[The summary at the beginning is out of date; this is right]\n");
+        buf_add(&in->text, w->cut.summary, w->cut.n_summary);
+        buf_str(&in->text, "\n\n");
+    }
+    int rc = add_fact_notes(in, ret);
+    if (rc || in->text.len == begin || buf_error(&in->text))
+        return rc;
+    const int n = window_count(in->c->h, in->text.data + begin, in->text.len - begin);
+    add_source(in, MEMORY_NOTE, 0, n < 0 ? 0 : n);
+    return 0;
+}
+
+/* ---- recall ---- */
+
+static int by_row(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Rows that are in the window or quoted in it, ascending. NULL: no memory. */
+static int64_t *rows_present(const struct context *c, size_t *ret_n)
+{
+    const struct turn_window *w = &c->t->window;
+    size_t n = 0, cap = w->n;
+    for (size_t i = 0; i < w->n; i++)
+        cap += w->parts[i].context.n_sources;
+    int64_t *rows = arena_array(&c->t->arena, cap + 1, sizeof *rows);
+    if (!rows)
+        return NULL;
+    for (size_t i = 0; i < w->n; i++) {
+        const struct memory_context *context = &w->parts[i].context;
+        if (w->rows[i])
+            rows[n++] = w->rows[i];
+        for (size_t k = 0; k < context->n_sources; k++)
+            if (context->sources[k].kind != MEMORY_NOTE)
+                rows[n++] = context->sources[k].row;
+    }
+    qsort(rows, n, sizeof *rows, by_row);
+    *ret_n = n;
+    return rows;
+}
+
+static int recalled_tokens(const struct turn_window *w)
+{
+    int n = 0;
+    for (size_t i = 0; i < w->n; i++)
+        for (size_t k = 0; k < w->parts[i].context.n_sources; k++)
+            if (w->parts[i].context.sources[k].kind == MEMORY_RECALLED)
+                n += w->parts[i].context.sources[k].tokens;
+    return n;
+}
+
+/* One quote, a line. */
+static void write_quote(struct context *c, const struct memory_query *q,
+                        const struct memory_hit *hit, struct buf *line)
+{
+    char date[32];
+    const time_t when = (time_t)hit->created_at;
+    struct tm tm;
+    buf_printf(line, "- %s", speaker_of(hit->role));
+    if (gmtime_r(&when, &tm) && strftime(date, sizeof date, "%Y-%m-%d", &tm))
+        buf_printf(line, ", %s", date);
+    buf_str(line, ": \"");
+    if (hit->n_text <= QUOTE_BYTES_MAX)
+        buf_add(line, hit->text, hit->n_text);
+    else
+        memory_snippet(c->h->memory, q, hit, QUOTE_BYTES_MAX, line);
+    buf_str(line, "\"\n");
+}
+
+#define QUOTES_HEAD "[From earlier in this conversation]\n"
+
+/* As many of the hits as the budget takes, in rank order. */
+static void add_quotes(struct injection *in, const struct memory_query *q,
+                       const struct memory_hits *hits, int budget)
+{
+    struct context *c = in->c;
+    struct buf line;
+    const size_t n_before = in->n;
+    buf_init(&line, INJECTED_BYTES_MAX);
+    budget -= window_count(c->h, QUOTES_HEAD "\n", sizeof QUOTES_HEAD);
+    for (size_t i = 0; i < hits->n && in->n < MEMORY_SOURCES_MAX; i++) {
+        buf_clear(&line);
+        write_quote(c, q, &hits->v[i], &line);
+        const int tokens = buf_error(&line) ? -1 : window_count(c->h, line.data, line.len);
+        if (tokens < 0 || tokens > budget)
+            break;
+        budget -= tokens;
+        if (in->n == n_before)
+            buf_str(&in->text, QUOTES_HEAD);
+        buf_add(&in->text, line.data, line.len);
+        add_source(in, MEMORY_RECALLED, hits->v[i].row, tokens);
+        receipt_add(c->t, &c->t->receipt.recalled_new, hits->v[i].id, tokens);
+    }
+    if (in->n > n_before)
+        buf_char(&in->text, '\n');
+    buf_done(&line);
+}
+
+/* An error of recall never fails the turn: there is less to read then, and the log says so. */
+static void add_recall(struct injection *in)
+{
+    struct context *c = in->c;
+    const struct turn_window *w = &c->t->window;
+    const struct turn_part *question = &w->parts[in->at];
+    struct memory_query q = {
+        .owner = c->t->owner,
+        .conversation = c->conversation,
+        .text = question->text,
+        .n_text = question->n_text,
+        .now = clock_wall_s(),
+        .limit = QUOTES_MAX,
+    };
+    struct memory_hits hits = {.n = 0};
+    struct err e;
+    static struct log_limit limit = {.burst = 3};
+    int budget = context_share(c->h, CONTEXT_RECALL_ALL_PERCENT, 0) - recalled_tokens(w);
+    const int for_turn = context_share(c->h, CONTEXT_RECALL_TURN_PERCENT, 0);
+    if (budget > for_turn)
+        budget = for_turn;
+    if (!w->has_cut || budget <= 0)
+        return;
+    q.exclude = rows_present(c, &q.n_exclude);
+    int rc = q.exclude ? memory_path_rows(c->h->memory, c->tip, &q.only, &q.n_only, &c->t->arena, &e)
+                       : err_set(&e, ERR_NOMEM, "out of memory");
+    if (rc == 0)
+        rc = memory_recall(c->h->memory, &q, &hits, &c->t->arena, &e);
+    if (rc && log_allowed(&limit))
+        log_warn("nothing could be recalled: %s", e.text);
+    c->t->receipt.is_recall_partial = rc != 0 || hits.is_partial || hits.is_damaged;
+    if (rc == 0)
+        add_quotes(in, &q, &hits, budget);
+}
+
+int context_inject(struct context *c, size_t at, struct http_error *ret_error)
+{
+    struct injection in = {.c = c, .at = at};
+    int rc = 0;
+    c->t->receipt.recalled_new.n = 0;
+    in.sources = arena_array(&c->t->arena, MEMORY_SOURCES_MAX, sizeof *in.sources);
+    if (!in.sources)
+        return out_of_memory(ret_error);
+    buf_init(&in.text, INJECTED_BYTES_MAX);
+    rc = add_pins(&in, ret_error);
+    if (rc == 0)
+        rc = add_edits(&in, ret_error);
+    if (rc == 0 && context_recalls(c->strategy))
+        add_recall(&in);
+    if (rc == 0 && buf_error(&in.text))
+        rc = out_of_memory(ret_error);
+    if (rc == 0 && in.n > 0) {
+        char *text = arena_copy(&c->t->arena, in.text.data, in.text.len);
+        c->injected = (struct memory_context){
+            .text = text, .n_text = in.text.len, .sources = in.sources, .n_sources = in.n};
+        rc = text ? window_inject(c->t, at, &c->injected, ret_error) : out_of_memory(ret_error);
+    }
+    buf_done(&in.text);
+    return rc;
+}

@@ -1,0 +1,150 @@
+/*
+ * The receipt: what became of the window, told in every reply. See context.h.
+ *
+ * The lists name messages with their tokens. dropped and summarised hold what left since the reply
+ * before this one: by a cut on the way to this answer, or by one that was made ahead, while nobody
+ * waited. Then what left is found by looking at the window as it was.
+ */
+#include <string.h>
+
+#include "daemon/context.h"
+#include "daemon/prepare.h"
+#include "daemon/window.h"
+
+#define FIRST_CAP 8
+
+void receipt_add(struct turn *t, struct turn_changes *list, const char *id, int tokens)
+{
+    if (list->n == list->cap) {
+        const size_t cap = list->cap ? 2 * list->cap : FIRST_CAP;
+        struct turn_change *v = arena_array(&t->arena, cap, sizeof *v);
+        if (!v)
+            return;
+        if (list->n > 0)
+            memcpy(v, list->v, list->n * sizeof *v);
+        list->v = v;
+        list->cap = cap;
+    }
+    struct turn_change *change = &list->v[list->n++];
+    memcpy(change->id, id, strnlen(id, sizeof change->id - 1) + 1);
+    change->id[sizeof change->id - 1] = '\0';
+    change->tokens = tokens;
+}
+
+static void add_row(const struct context *c, struct turn_changes *list,
+                    const struct memory_source *s)
+{
+    struct memory_message m;
+    struct err e;
+    if (memory_message_by_row(c->h->memory, s->row, &m, &c->t->arena, &e) == 0)
+        receipt_add(c->t, list, m.id, s->tokens);
+}
+
+/* Recalled text of earlier turns that is still in the window. */
+static void fill_kept(const struct context *c)
+{
+    struct turn *t = c->t;
+    const struct turn_window *w = &t->window;
+    for (size_t i = 0; i < w->n; i++) {
+        const struct memory_context *x = &w->parts[i].context;
+        if (x->sources == c->injected.sources)
+            continue;
+        for (size_t k = 0; k < x->n_sources; k++)
+            if (x->sources[k].kind == MEMORY_RECALLED)
+                add_row(c, &t->receipt.recalled_kept, &x->sources[k]);
+    }
+}
+
+/* Every pin is in the window: in the head, before a message, or as the message that it is. */
+static void fill_pinned(const struct context *c)
+{
+    struct memory_pins pins;
+    struct err e;
+    if (!c->conversation ||
+        memory_pin_list(c->h->memory, c->conversation, &pins, &c->t->arena, &e))
+        return;
+    for (size_t i = 0; i < pins.n; i++) {
+        const struct memory_pin *p = &pins.v[i];
+        const int tokens = window_count(c->h, p->text, p->n_text);
+        receipt_add(c->t, &c->t->receipt.pinned, p->message ? p->message_id : p->id,
+                    tokens < 0 ? 0 : tokens);
+    }
+}
+
+/* ---- a cut made ahead ---- */
+
+static bool has_row(const struct turn_window *w, int64_t row)
+{
+    for (size_t i = 0; i < w->n; i++)
+        if (w->rows[i] == row)
+            return true;
+    return false;
+}
+
+/* The window as it was under the cut before, rendered. */
+static int load_before(const struct context *c, int64_t before, struct turn *old,
+                       struct http_error *error)
+{
+    int rc = 0;
+    if (c->instructions)
+        rc = prepare_add(old, CHAT_SYSTEM, c->instructions, strlen(c->instructions), error);
+    if (rc == 0)
+        rc = window_load(c->h, old, c->tip, before, error);
+    return rc ? rc : prepare_render(c->h, old, error);
+}
+
+static void compare(const struct context *c, const struct turn *old)
+{
+    struct turn *t = c->t;
+    struct turn_receipt *r = &t->receipt;
+    const struct turn_window *w = &old->window;
+    struct turn_changes *list =
+        context_summarises(t->window.cut.strategy) ? &r->summarised : &r->dropped;
+    for (size_t i = 0; i < w->n; i++)
+        if (w->rows[i] && !has_row(&t->window, w->rows[i]))
+            receipt_add(t, list, w->parts[i].id, window_tokens(old, i));
+    const int had = (int)w->starts[w->n];
+    r->prefix_kept = (int)ids_common(old->prompt.v, (size_t)had, t->prompt.v, t->prompt.n);
+    r->prefix_lost = had - r->prefix_kept;
+    r->before = r->used + had - (int)t->window.starts[t->window.n - c->n_inputs];
+}
+
+/* The newest answer above this turn's messages was read under another cut: no reply has told of this
+ * one yet. */
+static bool is_news(const struct context *c, int64_t *ret_before)
+{
+    struct memory_message m = {.parent = c->tip};
+    struct memory_turn last;
+    struct err e;
+    if (!c->t->window.has_cut || c->t->receipt.is_live_cut)
+        return false;
+    do {
+        if (m.parent == 0 ||
+            memory_message_by_row(c->h->memory, m.parent, &m, &c->t->arena, &e))
+            return false;
+    } while (m.role != MEMORY_ASSISTANT);
+    if (memory_turn_get(c->h->memory, m.row, &last, &c->t->arena, &e))
+        return false; /* imported */
+    *ret_before = last.cut ? last.cut : MEMORY_WHOLE_PATH;
+    return last.cut != c->t->window.cut.row;
+}
+
+static void fill_ahead(const struct context *c)
+{
+    struct http_error error = {.status = 0};
+    int64_t before;
+    if (!is_news(c, &before))
+        return;
+    c->t->receipt.is_ahead_cut = true;
+    struct turn *old = turn_new_background(c->h->d, c->t->owner, c->t->cancel);
+    if (old && load_before(c, before, old, &error) == 0)
+        compare(c, old);
+    turn_free(old);
+}
+
+void receipt_fill(const struct context *c)
+{
+    fill_ahead(c);
+    fill_kept(c);
+    fill_pinned(c);
+}

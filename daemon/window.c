@@ -1,0 +1,177 @@
+/*
+ * See window.h.
+ */
+#include "daemon/window.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "daemon/limits.h"
+#include "daemon/prepare.h"
+
+static int out_of_memory(struct http_error *ret)
+{
+    http_error_set(ret, 500, "out_of_memory", NULL, "out of memory for the window");
+    return ERR_NOMEM;
+}
+
+static enum chat_role chat_role_of(enum memory_role role)
+{
+    switch (role) {
+    case MEMORY_SYSTEM:
+        return CHAT_SYSTEM;
+    case MEMORY_ASSISTANT:
+        return CHAT_ASSISTANT;
+    case MEMORY_USER:
+        break;
+    }
+    return CHAT_USER;
+}
+
+/* The ids an answer was generated with, if they are of this model; else the text speaks for itself.
+ */
+static int load_ids(struct history *h, struct turn *t, const struct memory_message *m,
+                    struct http_error *ret)
+{
+    struct err e;
+    struct ids ids;
+    uint8_t other[HASH_BYTES];
+    const uint8_t *render = engine_info(h->engine)->render_id;
+    ids_init(&ids);
+    int rc = memory_tokens_get(h->memory, m->row, render, &ids, &e);
+    if (rc == 0)
+        rc = prepare_set_ids(t, t->window.n - 1, &ids, ret);
+    else if (rc == ERR_NOTFOUND)
+        rc = 0;
+    else
+        http_error_from(ret, &e);
+    if (rc == 0 && ids.n == 0 && memory_tokens_render(h->memory, m->row, other) &&
+        memcmp(other, render, sizeof other) != 0)
+        t->window.is_other_model = true;
+    ids_done(&ids);
+    return rc;
+}
+
+/* a, a blank line, b. NULL: no memory. */
+static char *join(struct arena *arena, const struct turn_part *a, const char *b, size_t n_b)
+{
+    const size_t gap = a->n_text > 0 ? 2 : 0;
+    char *text = arena_array(arena, a->n_text + gap + n_b + 1, 1);
+    if (!text)
+        return NULL;
+    memcpy(text, a->text, a->n_text);
+    memcpy(text + a->n_text, "\n\n", gap);
+    memcpy(text + a->n_text + gap, b, n_b);
+    return text;
+}
+
+/* The head goes to the last of the system messages that begin the window; where there is none, into
+ * one of its own, behind what the template would have said. */
+static int add_head(struct history *h, struct turn *t, struct http_error *ret)
+{
+    struct turn_window *w = &t->window;
+    const struct memory_cut *cut = &w->cut;
+    int rc = 0;
+    if (cut->n_head == 0)
+        return 0;
+    if (w->n == 0 || w->v[w->n - 1].role != CHAT_SYSTEM) {
+        const struct chat *chat = engine_chat(h->engine);
+        const char *standing = chat ? chat_default_system(chat) : NULL;
+        if (!standing)
+            standing = "";
+        rc = prepare_add(t, CHAT_SYSTEM, standing, strlen(standing), ret);
+    }
+    if (rc)
+        return rc;
+    const size_t at = w->n - 1;
+    const char *text = join(&t->arena, &w->parts[at], cut->head, cut->n_head);
+    if (!text)
+        return out_of_memory(ret);
+    w->v[at].text = text;
+    w->v[at].n_text = w->parts[at].n_text + (w->parts[at].n_text > 0 ? 2 : 0) + cut->n_head;
+    w->head_at = (int)at;
+    return 0;
+}
+
+int window_inject(struct turn *t, size_t i, const struct memory_context *context,
+                  struct http_error *ret_error)
+{
+    struct turn_part *p = &t->window.parts[i];
+    if (!context->text || context->n_text == 0)
+        return 0;
+    char *text = arena_array(&t->arena, context->n_text + p->n_text + 1, 1);
+    if (!text)
+        return out_of_memory(ret_error);
+    memcpy(text, context->text, context->n_text);
+    memcpy(text + context->n_text, p->text, p->n_text);
+    p->context = *context;
+    t->window.v[i].text = text;
+    t->window.v[i].n_text = context->n_text + p->n_text;
+    return 0;
+}
+
+static int add_message(struct history *h, struct turn *t, const struct memory_message *m,
+                       const struct memory_context *context, struct http_error *ret)
+{
+    const bool is_answer = m->role == MEMORY_ASSISTANT;
+    if (is_answer && (m->n_text == 0 || m->status == MEMORY_GENERATING))
+        return 0;
+    int rc = prepare_add(t, chat_role_of(m->role), m->text, m->n_text, ret);
+    if (rc)
+        return rc;
+    const size_t at = t->window.n - 1;
+    t->window.rows[at] = m->row;
+    memcpy(t->window.parts[at].id, m->id, sizeof m->id);
+    if (is_answer)
+        return load_ids(h, t, m, ret);
+    return m->role == MEMORY_USER ? window_inject(t, at, context, ret) : 0;
+}
+
+int window_load(struct history *h, struct turn *t, int64_t tip, int64_t cut,
+                struct http_error *ret_error)
+{
+    struct memory_window found = {.n = 0};
+    const struct memory_window_want want = {.tip = tip, .max = LIMIT_MESSAGES, .cut = cut};
+    struct err e;
+    int rc = 0;
+    t->window.head_at = -1;
+    if (tip == 0)
+        return 0;
+    if (memory_window(h->memory, &want, &found, &t->arena, &e)) {
+        http_error_from(ret_error, &e);
+        return e.code;
+    }
+    t->window.has_cut = found.has_cut;
+    t->window.cut = found.cut;
+    for (size_t i = 0; i < found.n_system && rc == 0; i++)
+        rc = add_message(h, t, &found.v[i], &found.contexts[i], ret_error);
+    if (rc == 0 && found.has_cut)
+        rc = add_head(h, t, ret_error);
+    for (size_t i = found.n_system; i < found.n && rc == 0; i++)
+        rc = add_message(h, t, &found.v[i], &found.contexts[i], ret_error);
+    return rc;
+}
+
+void window_clear(struct turn *t)
+{
+    t->window.n = 0;
+    t->window.has_cut = false;
+    t->window.head_at = -1;
+    t->window.is_other_model = false;
+}
+
+int window_tokens(const struct turn *t, size_t i)
+{
+    return (int)(t->window.starts[i + 1] - t->window.starts[i]);
+}
+
+int window_count(const struct history *h, const char *text, size_t n)
+{
+    struct ids ids;
+    struct err e;
+    ids_init(&ids);
+    int rc = tok_encode(engine_tok(h->engine), text, n, false, &ids, &e);
+    const int n_tokens = (int)ids.n;
+    ids_done(&ids);
+    return rc ? rc : n_tokens;
+}

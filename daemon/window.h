@@ -1,0 +1,35 @@
+/*
+ * The window of a stored conversation, as the model reads it: from memory's rows to chat messages.
+ *
+ *      instructions ┐
+ *      system rows  ├─ the last of these carries the cut's head: pins, facts, summary
+ *      cut.head     ┘
+ *      user         context (quotes, notes) + the person's words
+ *      assistant    with the ids it was generated with, when they are the running model's
+ *      …
+ *
+ * Between cuts the rendered ids of a turn begin those of the next. History thread.
+ */
+#ifndef HEARTH_DAEMON_WINDOW_H
+#define HEARTH_DAEMON_WINDOW_H
+
+#include "daemon/history.h"
+#include "daemon/turn.h"
+#include "memory/window.h"
+
+/* Appends what stands before this turn's own messages: the path to `tip` under a cut
+ * (memory_window_want.cut). An interrupted or failed answer with text is an ordinary answer; one
+ * without is left out. Marks t->window: has_cut, cut, head_at. */
+int window_load(struct history *h, struct turn *t, int64_t tip, int64_t cut,
+                struct http_error *ret_error) MUST_USE;
+/* Empties t->window, so that it can be filled anew; the arena keeps what was. */
+void window_clear(struct turn *t);
+/* Puts `context` before the words of message i, a user's. The text is copied. */
+int window_inject(struct turn *t, size_t i, const struct memory_context *context,
+                  struct http_error *ret_error) MUST_USE;
+/* Tokens of message i's segment; after prepare_render. */
+int window_tokens(const struct turn *t, size_t i);
+/* Tokens of a text by itself. < 0: an error of the tokenizer. */
+int window_count(const struct history *h, const char *text, size_t n);
+
+#endif
