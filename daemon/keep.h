@@ -1,9 +1,9 @@
 /*
  * What the cache has for an owner, and orders about it: list, drop, pin, unpin (api_cache.c).
  *
- *   history: whose blocks, by the ──MAIL_KEEP──► worker: counts, ──MAIL_KEPT──► history: the reply;
- *   account in SQLite; pins are                  drops, pins                    pins that didn't fit
- *   stored first                                                                are taken back
+ *   history: whose blocks, by the ──MAIL_KEEP──► worker: counts, ──MAIL_KEPT──► history: replies;
+ *   account in SQLite; pins are                  drops, pins                    pins that did not
+ *   stored first                                                                fit are taken back
  *
  * Pins are stored before the worker is asked, so that another conversation's unpinning meanwhile
  * sees them.

@@ -347,9 +347,10 @@ static int insert_pins(struct memory *m, int64_t conversation,
 {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < pin->n; i++) {
-        struct stmt *s = db_stmt(
-            m->db, "INSERT INTO block_pin (conversation, place, block, model) VALUES (?1, ?2, ?3, ?4)",
-            e);
+        struct stmt *s = db_stmt(m->db,
+                                 "INSERT INTO block_pin (conversation, place, block, model)"
+                                 " VALUES (?1, ?2, ?3, ?4)",
+                                 e);
         stmt_int(s, 1, conversation);
         stmt_int(s, 2, (int64_t)i);
         stmt_blob(s, 3, pin->blocks + i * HASH_BYTES, HASH_BYTES);

@@ -1,5 +1,5 @@
-"""GET /v1/hearth/cache, drop, pin, unpin: what is told and what stays; and deletions whose daemon is
-killed before the cache has let go.
+"""GET /v1/hearth/cache, drop, pin, unpin: what is told and what stays; and deletions whose daemon
+is killed before the cache has let go.
 """
 
 import http.client

@@ -214,7 +214,8 @@ static void set_pins(int64_t conversation, const char *letters, const char *want
 {
     uint8_t ids[BLOCKS_MAX * HASH_BYTES], model[HASH_BYTES] = {7};
     struct memory_removed gone;
-    const struct memory_block_pin pin = {.blocks = ids, .n = blocks_of(letters, ids), .model = model};
+    const size_t n = blocks_of(letters, ids);
+    const struct memory_block_pin pin = {.blocks = ids, .n = n, .model = model};
     ASSERT_OK(memory_block_pin_set(here.m, conversation, &pin, &gone, &here.e));
     assert_string_equal(letters_of(gone.unpinned, gone.n_unpinned), want_unpinned);
     free(gone.blocks);
