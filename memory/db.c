@@ -190,7 +190,7 @@ int db_exec(struct db *db, const char *sql, struct err *e)
 int db_drop_shadows(struct db *db, const char *name, struct err *e)
 {
     static const char *const suffixes[] = {"data", "idx", "content", "docsize", "config"};
-    char sql[256];
+    char sql[512];
     int rc = 0;
     /* Defensive mode keeps everybody's hands off these tables. */
     sqlite3_db_config(db->handle, SQLITE_DBCONFIG_DEFENSIVE, 0, NULL);
@@ -198,11 +198,14 @@ int db_drop_shadows(struct db *db, const char *name, struct err *e)
         snprintf(sql, sizeof(sql), "DROP TABLE IF EXISTS %s_%s", name, suffixes[i]);
         rc = db_exec(db, sql, e);
     }
-    /* It is opened once more to be dropped, and for that its format must be told. */
+    /* It is opened once more to be dropped, and for that it must have a format (4) and a structure
+     * (row 10: no levels, no segments). */
     snprintf(sql, sizeof(sql),
              "CREATE TABLE %s_config (k PRIMARY KEY, v) WITHOUT ROWID;"
-             "INSERT INTO %s_config VALUES ('version', 4)",
-             name, name);
+             "INSERT INTO %s_config VALUES ('version', 4);"
+             "CREATE TABLE %s_data (id INTEGER PRIMARY KEY, block BLOB);"
+             "INSERT INTO %s_data VALUES (1, x''), (10, x'00000000000000')",
+             name, name, name, name);
     if (rc == 0)
         rc = db_exec(db, sql, e);
     sqlite3_db_config(db->handle, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);

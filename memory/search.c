@@ -20,7 +20,8 @@
 
 #include "memory/query.h"
 
-#define NEAR_MAX 40      /* hits whose neighbours are looked at */
+#define NEAR_MAX 24      /* hits whose neighbours are looked at */
+#define POOL_BASE 40     /* candidates, and two more for each hit that is wanted */
 #define CHILDREN_MAX 2   /* newest branches after a hit */
 #define READ_BYTES 8192  /* of each candidate's text */
 #define HALF_LIFE_S (30.0 * 86400)
@@ -38,14 +39,17 @@ const struct memory_weights memory_weights_default = {
 };
 
 struct candidate {
-    struct memory_hit hit; /* text: its first READ_BYTES until it is chosen */
-    int64_t parent;
+    int64_t row, parent, conversation, created_at;
+    const char *text; /* its first READ_BYTES */
+    size_t n_text, n_speaker;
+    double score;
+    unsigned why;
     uint64_t mask;     /* terms asked for that it holds */
     double own;        /* BM25 */
     double near;       /* from its neighbours */
     uint64_t sameness; /* hash of its terms, the speaker's name among them */
     double n_terms;
-    bool asks_only, tells_time, is_gone;
+    bool asks_only, tells_time;
 };
 
 struct recall {
@@ -134,15 +138,10 @@ static bool only_asks(const char *text, size_t n)
 /* Own score without the length's part, which needs all lengths first: tf is kept in *k. */
 static void look_over(struct recall *r, struct candidate *c, struct look *k)
 {
-    const char *text = c->hit.text;
     *k = (struct look){.r = r, .c = c};
-    size_t name = segment_speaker(text, c->hit.n_text, &k->from);
-    if (name > 0 && name < sizeof(c->hit.speaker)) {
-        memcpy(c->hit.speaker, text, name);
-        c->hit.speaker[name] = '\0';
-    }
-    segment_walk(r->m->index.segmenter, text, c->hit.n_text, look_at, k);
-    c->asks_only = only_asks(text + k->from, c->hit.n_text - k->from);
+    c->n_speaker = segment_speaker(c->text, c->n_text, &k->from);
+    segment_walk(r->m->index.segmenter, c->text, c->n_text, look_at, k);
+    c->asks_only = only_asks(c->text + k->from, c->n_text - k->from);
 }
 
 static void score_own(struct recall *r, struct candidate *c, const struct look *k)
@@ -159,14 +158,12 @@ static void score_own(struct recall *r, struct candidate *c, const struct look *
     }
 }
 
-#define HIT_COLUMNS                                                                                \
-    "m.row, m.parent, m.conversation, m.id, c.id, m.role, m.created_at,"
-
 /* 1: read, 0: not there, another's, or still being written. */
 static int read_candidate(struct recall *r, int64_t row, struct candidate *ret, struct err *e)
 {
     struct stmt *s = db_stmt(r->m->db,
-                             "SELECT " HIT_COLUMNS " substr(CAST(m.text AS BLOB), 1, ?3)"
+                             "SELECT m.parent, m.conversation, m.created_at,"
+                             " substr(CAST(m.text AS BLOB), 1, ?3)"
                              " FROM message m JOIN conversation c ON c.row = m.conversation"
                              " WHERE m.row = ?1 AND c.owner = ?2 AND m.status <> 1",
                              e);
@@ -175,23 +172,13 @@ static int read_candidate(struct recall *r, int64_t row, struct candidate *ret, 
     stmt_int(s, 3, READ_BYTES);
     int rc = stmt_step(s, e);
     if (rc == 1) {
-        size_t n_id, n_conversation;
-        *ret = (struct candidate){.parent = column_int(s, 1)};
-        struct memory_hit *h = &ret->hit;
-        h->row = row;
-        h->conversation = column_int(s, 2);
-        const char *id = column_text(s, 3, &n_id), *c = column_text(s, 4, &n_conversation);
-        if (n_id >= sizeof(h->id) || n_conversation >= sizeof(h->conversation_id))
-            rc = err_set(e, ERR_CORRUPT, "history: message %lld has too long an id",
-                         (long long)row);
-        memcpy(h->id, id, n_id < sizeof(h->id) ? n_id : 0);
-        memcpy(h->conversation_id, c,
-               n_conversation < sizeof(h->conversation_id) ? n_conversation : 0);
-        h->role = (enum memory_role)column_int(s, 5);
-        h->created_at = column_int(s, 6);
-        const void *text = column_blob(s, 7, &h->n_text);
-        h->text = arena_copy(r->a, text ? text : "", h->n_text);
-        if (!h->text)
+        *ret = (struct candidate){.row = row,
+                                  .parent = column_int(s, 0),
+                                  .conversation = column_int(s, 1),
+                                  .created_at = column_int(s, 2)};
+        const void *text = column_blob(s, 3, &ret->n_text);
+        ret->text = arena_copy(r->a, text ? text : "", ret->n_text);
+        if (!ret->text)
             rc = memory_out(e);
     }
     stmt_end(s);
@@ -207,7 +194,7 @@ static int add_candidate(struct recall *r, int64_t row, int64_t conversation, lo
         return 0;
     struct candidate *c = &r->v[r->n];
     int rc = read_candidate(r, row, c, e);
-    if (rc <= 0 || (conversation != 0 && c->hit.conversation != conversation))
+    if (rc <= 0 || (conversation != 0 && c->conversation != conversation))
         return rc < 0 ? rc : 0;
     const struct query_row *found = query_row_find(&r->qu, row);
     struct look k;
@@ -239,7 +226,10 @@ static int read_pool(struct recall *r, struct err *e)
     qsort(best, n, sizeof(*best), compare_raw);
     int rc = 0;
     long at;
-    for (size_t i = 0; rc == 0 && i < n && r->n < SEARCH_POOL; i++)
+    size_t n_pool = POOL_BASE + 2 * (size_t)(r->q->offset + r->q->limit);
+    if (n_pool > SEARCH_POOL)
+        n_pool = SEARCH_POOL;
+    for (size_t i = 0; rc == 0 && i < n && r->n < n_pool; i++)
         rc = add_candidate(r, best[i].row, r->q->conversation, &at, e);
     return rc;
 }
@@ -247,7 +237,7 @@ static int read_pool(struct recall *r, struct err *e)
 static long find_candidate(const struct recall *r, int64_t row)
 {
     for (size_t i = 0; i < r->n; i++)
-        if (r->v[i].hit.row == row)
+        if (r->v[i].row == row)
             return (long)i;
     return -1;
 }
@@ -259,10 +249,10 @@ static int add_near(struct recall *r, size_t from, int64_t row, double share, st
     long at = find_candidate(r, row);
     int rc = 0;
     if (at < 0)
-        rc = add_candidate(r, row, r->v[from].hit.conversation, &at, e);
+        rc = add_candidate(r, row, r->v[from].conversation, &at, e);
     if (rc == 0 && at >= 0) {
         r->v[at].near += share * r->v[from].own;
-        r->v[at].hit.why |= MEMORY_WHY_NEIGHBOUR;
+        r->v[at].why |= MEMORY_WHY_NEIGHBOUR;
     }
     return rc;
 }
@@ -286,7 +276,7 @@ static int compare_own(const void *a, const void *b)
     const struct candidate *x = a, *y = b;
     if (x->own != y->own)
         return x->own > y->own ? -1 : 1;
-    return x->hit.row > y->hit.row ? -1 : x->hit.row < y->hit.row;
+    return x->row > y->row ? -1 : x->row < y->row;
 }
 
 static int share_with_neighbours(struct recall *r, struct err *e)
@@ -296,7 +286,7 @@ static int share_with_neighbours(struct recall *r, struct err *e)
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < n; i++) {
         int64_t children[CHILDREN_MAX] = {0};
-        rc = children_of(r, r->v[i].hit.row, children, e);
+        rc = children_of(r, r->v[i].row, children, e);
         if (rc == 0)
             rc = add_near(r, i, r->v[i].parent, r->q->weights->before, e);
         for (int k = 0; rc == 0 && k < CHILDREN_MAX; k++)
@@ -322,7 +312,7 @@ static bool look_for_name(void *user, const struct segment *t)
 static bool names_speaker(struct recall *r, const struct candidate *c)
 {
     struct named n = {.qu = &r->qu};
-    segment_walk(r->m->index.segmenter, c->hit.speaker, strlen(c->hit.speaker), look_for_name, &n);
+    segment_walk(r->m->index.segmenter, c->text, c->n_speaker, look_for_name, &n);
     return n.is_named;
 }
 
@@ -333,19 +323,19 @@ static void score_all(struct recall *r)
         struct candidate *c = &r->v[i];
         double score = c->own + c->near;
         if (c->own > 0)
-            c->hit.why |= MEMORY_WHY_TERMS;
-        if (c->hit.speaker[0] && names_speaker(r, c)) {
+            c->why |= MEMORY_WHY_TERMS;
+        if (c->n_speaker > 0 && names_speaker(r, c)) {
             score *= 1 + w->speaker;
-            c->hit.why |= MEMORY_WHY_SPEAKER;
+            c->why |= MEMORY_WHY_SPEAKER;
         }
         if (r->qu.asks_time && c->tells_time)
             score *= 1 + w->time;
         if (c->asks_only)
             score *= 1 - w->question;
-        double age_s = (double)(r->q->now - c->hit.created_at);
+        double age_s = (double)(r->q->now - c->created_at);
         if (r->q->now > 0)
             score *= 1 + w->recent * exp2(-(age_s > 0 ? age_s : 0) / HALF_LIFE_S);
-        c->hit.score = score;
+        c->score = score;
     }
 }
 
@@ -355,15 +345,15 @@ static int compare_same(const void *a, const void *b)
     const struct candidate *x = a, *y = b;
     if (x->sameness != y->sameness)
         return x->sameness < y->sameness ? -1 : 1;
-    return x->hit.row > y->hit.row ? -1 : x->hit.row < y->hit.row;
+    return x->row > y->row ? -1 : x->row < y->row;
 }
 
 static int compare_score(const void *a, const void *b)
 {
     const struct candidate *x = a, *y = b;
-    if (x->hit.score != y->hit.score)
-        return x->hit.score > y->hit.score ? -1 : 1;
-    return x->hit.row > y->hit.row ? -1 : x->hit.row < y->hit.row;
+    if (x->score != y->score)
+        return x->score > y->score ? -1 : 1;
+    return x->row > y->row ? -1 : x->row < y->row;
 }
 
 /* Each text once; none that is the query itself. */
@@ -373,11 +363,12 @@ static void drop_same(struct recall *r)
     qsort(r->v, r->n, sizeof(*r->v), compare_same);
     for (size_t i = 0; i < r->n; i++) {
         struct candidate *c = &r->v[i];
-        if (c->sameness == r->query_sameness || c->hit.score <= 0)
+        bool is_query = c->sameness == r->query_sameness && !r->q->is_search;
+        if (is_query || c->score <= 0)
             continue;
         if (n > 0 && r->v[n - 1].sameness == c->sameness) {
-            if (r->v[n - 1].hit.score < c->hit.score)
-                r->v[n - 1].hit.score = c->hit.score;
+            if (r->v[n - 1].score < c->score)
+                r->v[n - 1].score = c->score;
             continue;
         }
         r->v[n++] = *c;
@@ -392,6 +383,35 @@ static bool add_sameness(void *user, const struct segment *t)
     return true;
 }
 
+static int read_hit(struct recall *r, const struct candidate *c, struct memory_hit *ret,
+                    struct err *e)
+{
+    struct memory_message whole;
+    int rc = memory_message_by_row(r->m, c->row, &whole, r->a, e);
+    if (rc < 0)
+        return rc;
+    *ret = (struct memory_hit){.row = c->row,
+                               .conversation = c->conversation,
+                               .role = whole.role,
+                               .created_at = c->created_at,
+                               .text = whole.text,
+                               .n_text = whole.n_text,
+                               .score = c->score,
+                               .why = c->why};
+    memcpy(ret->id, whole.id, sizeof(ret->id));
+    if (c->n_speaker < sizeof(ret->speaker))
+        memcpy(ret->speaker, c->text, c->n_speaker);
+    struct stmt *s = db_stmt(r->m->db, "SELECT id FROM conversation WHERE row = ?1", e);
+    stmt_int(s, 1, c->conversation);
+    rc = stmt_step(s, e);
+    size_t n = 0;
+    const char *id = rc == 1 ? column_text(s, 0, &n) : "";
+    if (n < sizeof(ret->conversation_id))
+        memcpy(ret->conversation_id, id, n);
+    stmt_end(s);
+    return rc < 0 ? rc : 0;
+}
+
 /* The page of hits, with their whole texts. */
 static int take_page(struct recall *r, struct memory_hits *ret, struct err *e)
 {
@@ -402,18 +422,10 @@ static int take_page(struct recall *r, struct memory_hits *ret, struct err *e)
     ret->v = arena_array(r->a, ret->n, sizeof(*ret->v));
     if (!ret->v)
         return memory_out(e);
-    for (size_t i = 0; i < ret->n; i++) {
-        ret->v[i] = r->v[from + i].hit;
-        if (ret->v[i].n_text < READ_BYTES)
-            continue;
-        struct memory_message whole;
-        int rc = memory_message_by_row(r->m, ret->v[i].row, &whole, r->a, e);
-        if (rc < 0)
-            return rc;
-        ret->v[i].text = whole.text;
-        ret->v[i].n_text = whole.n_text;
-    }
-    return 0;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < ret->n; i++)
+        rc = read_hit(r, &r->v[from + i], &ret->v[i], e);
+    return rc;
 }
 
 static int rank(struct recall *r, struct err *e)
@@ -441,8 +453,8 @@ static int read_rows(struct recall *r, struct err *e)
         long at;
         rc = add_candidate(r, list->v[i].row, r->q->conversation, &at, e);
         if (rc == 0 && at >= 0) {
-            r->v[at].hit.score = 1.0 / (double)(i + 1);
-            r->v[at].hit.why = MEMORY_WHY_MEANING;
+            r->v[at].score = 1.0 / (double)(i + 1);
+            r->v[at].why = MEMORY_WHY_MEANING;
         }
     }
     return rc;

@@ -68,6 +68,7 @@ struct memory_query {
     int64_t now; /* seconds since 1970: newer is a little better; 0: age says nothing */
     int limit;   /* hits, 1 to SEARCH_LIMIT_MAX */
     int offset;  /* of the first: pages; offset + limit <= SEARCH_POOL */
+    bool is_search; /* a person looks for words: a text that equals the query is a hit, too */
     const struct memory_weights *weights; /* NULL: the defaults */
 };
 extern const struct memory_weights memory_weights_default;
@@ -94,7 +95,7 @@ struct memory_hits {
 
 /*
  * Ranked hits. Each distinct text (case, accents, punctuation apart) once, the newest of them; never
- * a text that equals the query, nor an answer that is still being written. A query without terms has
+ * a text that equals the query (but see is_search), nor an answer that is still being written. A query without terms has
  * no hits. ERR_INVAL: limits; ERR_NOMEM, ERR_IO, ERR_BUSY. A damaged index is no error.
  */
 int memory_recall(struct memory *m, const struct memory_query *q, struct memory_hits *ret,

@@ -25,6 +25,7 @@
 
 #define PARTS_MAX 12
 #define RUN_BYTES 192
+#define STOP_WORD_MAX 10 /* bytes of the longest of them */
 #define JOINT_CP 0xE000 /* private use: a token character to unicode61, and in no text (dropped) */
 #define JOINT_UTF8 "\xEE\x80\x80"
 
@@ -106,9 +107,10 @@ static int compare_word(const void *key, const void *item)
     return strcmp(key, *(const char *const *)item);
 }
 
-static bool is_stop_word(const char *word)
+static bool is_stop_word(const char *word, size_t n)
 {
-    return bsearch(word, stop_words, sizeof(stop_words) / sizeof(stop_words[0]),
+    return n <= STOP_WORD_MAX &&
+           bsearch(word, stop_words, sizeof(stop_words) / sizeof(stop_words[0]),
                    sizeof(stop_words[0]), compare_word) != NULL;
 }
 
@@ -136,7 +138,7 @@ static void tell_part(struct walk *w, const struct part *p)
     memcpy(term, w->bytes + p->at, p->n);
     term[p->n] = '\0';
     if (!p->is_digits && p->is_ascii) {
-        t.is_stop = is_stop_word(term);
+        t.is_stop = is_stop_word(term, p->n);
         const sb_symbol *stem = sb_stemmer_stem(w->s->english, (const sb_symbol *)term, (int)p->n);
         int n = sb_stemmer_length(w->s->english);
         /* NULL: no memory; the word then stands for its stem. */
@@ -321,7 +323,7 @@ void segment_walk(struct segmenter *s, const char *text, size_t n,
         if (is_ok) {
             size_t at = i;
             uint32_t cp = utf8_next(text, n, &at), folded[UTF8_FOLD_MAX];
-            uint32_t joint = joint_of(cp);
+            uint32_t joint = cp < 0x80 && utf8_kind(cp) != UTF8_OTHER ? 0 : joint_of(cp);
             int n_folded = joint ? 1 : utf8_fold(cp, folded);
             if (joint)
                 folded[0] = joint;

@@ -401,7 +401,7 @@ static void time_queries(struct memory *m, const char *what, int64_t conversatio
     struct err e = {0};
     for (int i = 0; i < 3; i++) {
         double worst = 0, sum = 0;
-        for (int k = 0; k < 20; k++) {
+        for (int k = 0; k < 200; k++) {
             struct memory_query q = {.owner = OWNER,
                                      .conversation = conversation,
                                      .text = queries[i],
@@ -417,7 +417,7 @@ static void time_queries(struct memory *m, const char *what, int64_t conversatio
             worst = ms > worst ? ms : worst;
             arena_done(&a);
         }
-        printf("%-10s %-48s mean %.2f ms, worst %.2f ms\n", what, queries[i], sum / 20, worst);
+        printf("%-10s %-48s mean %.2f ms, worst %.2f ms\n", what, queries[i], sum / 200, worst);
     }
 }
 
