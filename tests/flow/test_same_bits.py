@@ -9,6 +9,7 @@ import unittest
 
 from harness import MODEL, Daemon, Real, assistant, cached, content, main, system, together, user
 
+BLOCK = 32
 WORDS = "the careful engineer writes down every number before one part of it is changed ".split()
 
 
@@ -95,6 +96,34 @@ class SameBits(unittest.TestCase):
                 self.assertEqual(
                     content(r), d.say(m, max_tokens=12, hearth={"cache": False})
                 )
+
+    def test_twenty_conversations_in_room_for_five_compute_only_what_is_new(self):
+        n_chats, n_turns, per_chat = 20, 3, 5  # 160 tokens each at the end, in blocks
+        with self.daemon("--memory", "512M") as d:
+            d.say([user(words(60))], max_tokens=1)
+            d.until(lambda: d.status()["memory"]["kv_blocks"] > 0, "it is told")
+            self.settled(d)
+            m = d.status()["memory"]
+            block = m["kv_bytes"] // m["kv_blocks"]
+            fixed = (512 << 20) - m["kv_bytes_max"]
+        memory = str(fixed + (5 * per_chat + 1) * block)
+        with Real("--ctx", "512", "--memory", memory, folder=self.folder) as d:
+            self.assertLessEqual(d.status()["memory"]["kv_bytes_max"], (5 * per_chat + 1) * block)
+            chats = [[user(f"{i}. " + words(30, i))] for i in range(n_chats)]
+            seen = [0] * n_chats
+            for turn in range(n_turns):
+                for i, m in enumerate(chats):
+                    r = d.chat(m, max_tokens=3)
+                    new = r["usage"]["prompt_tokens"] - seen[i]
+                    with self.subTest(turn=turn, chat=i):
+                        self.assertLessEqual(r["hearth"]["cache"]["computed"], new + BLOCK)
+                    seen[i] = r["usage"]["prompt_tokens"] + r["usage"]["completion_tokens"]
+                    m += [assistant(content(r)), user(f"{turn}. " + words(15, i + turn))]
+            self.assertGreater(sum(seen), 2 * (5 * per_chat + 1) * BLOCK)
+            self.assertGreater(d.status()["memory"]["kv_evicted"], 3 * per_chat)
+            for m in chats[::7]:
+                cold = d.say(m, max_tokens=3, hearth={"cache": False})
+                self.assertEqual(d.say(m, max_tokens=3), cold)
 
 
 if __name__ == "__main__":
