@@ -84,6 +84,26 @@ static bool begins_request(const struct clause *c)
     return !is_modal || is_you;
 }
 
+uint64_t begin_bit(const char *s)
+{
+    /* Two letters of a word, three bytes of a character that isn't ASCII. */
+    unsigned h = (unsigned char)s[0] * 31u + (unsigned char)s[1];
+    if ((unsigned char)s[0] >= 0x80)
+        h = h * 31u + (unsigned char)s[2];
+    return (uint64_t)1 << (h * 2654435761u >> 26);
+}
+
+static uint64_t all_begins(const struct plain *p)
+{
+    uint64_t bits = 0;
+    for (size_t i = 1; i + 2 < p->n; i++) {
+        unsigned char c = (unsigned char)p->s[i];
+        if (c >= 0xC0 || (c < 0x80 && p->s[i - 1] == ' '))
+            bits |= begin_bit(p->s + i);
+    }
+    return bits;
+}
+
 void clause_read(struct clause *c, const char *s, size_t n)
 {
     c->s = s;
@@ -91,6 +111,7 @@ void clause_read(struct clause *c, const char *s, size_t n)
     c->n_values = values_find(s, n, c->values, CLAUSE_VALUES_MAX);
     plain_of(&c->plain, s, n);
     read_words(c);
+    c->begins = all_begins(&c->plain);
     c->is_cjk = false;
     for (size_t i = 0; i < n && !c->is_cjk;)
         c->is_cjk = is_cjk(sentence_char(s, n, &i));

@@ -37,6 +37,9 @@ struct clause_word {
     int value; /* index, -1: part of none */
 };
 
+/* Of what begins at s (3 bytes readable, a NUL counts): a quick "is not there" for phrases. */
+uint64_t begin_bit(const char *s);
+
 struct clause {
     const char *s; /* borrowed */
     size_t n;
@@ -45,7 +48,8 @@ struct clause {
     size_t n_values;
     struct clause_word words[CLAUSE_WORDS_MAX];
     size_t n_words;
-    unsigned flags; /* of all words */
+    unsigned flags;  /* of all words */
+    uint64_t begins; /* a bit for each begin_bit: what words and characters begin with */
     bool is_question, is_ask, is_marked, is_first_person, is_supposed, is_cjk, is_update;
 };
 

@@ -3,8 +3,8 @@
  * extract_rank.c's.
  *
  * Each sentence gets a cheap score while it is read: values, names, negations, length, place in its
- * message, whose it is. Of too many candidates, of each two neighbours the better one goes on, again
- * and again: the conversation is thinned evenly, and memory is bounded while it is read.
+ * message, whose it is. Of too many candidates, of each two neighbours the better one goes on,
+ * again and again: the conversation is thinned evenly, and memory is bounded while it is read.
  */
 #include "memory/extract.h"
 

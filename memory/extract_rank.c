@@ -24,10 +24,8 @@
 
 #define ROUNDS 20
 #define DAMPING 0.85
-#define TERMS_MAX 96 /* of a sentence */
-#define PAIRS_MAX ((size_t)EXTRACT_SENTENCES_MAX * TERMS_MAX)
-#define TABLE_SIZE ((size_t)1 << 18) /* > 2 * PAIRS_MAX, a power of two */
-#define CENTRAL_SHARE 0.6            /* of the score; the rest is even */
+#define TERMS_MAX 96      /* of a sentence */
+#define CENTRAL_SHARE 0.6 /* of the score; the rest is even */
 #define REPEAT_LOSS 0.8
 #define TAKEN_MAX 256 /* no summary is longer */
 
@@ -37,12 +35,12 @@ struct pair {
 };
 
 struct ranker {
-    uint64_t *hashes; /* [TABLE_SIZE] open addressing; 0: free */
-    uint32_t *ids;    /* [TABLE_SIZE] */
+    uint64_t *hashes; /* [n_slots] open addressing; 0: free */
+    uint32_t *ids;    /* [n_slots] */
     uint32_t *n_docs; /* [n_terms] sentences that have it */
     uint32_t *seen;   /* [n_terms] the last sentence that had it, + 1 */
     double *sums;     /* [n_terms] */
-    size_t n_terms;
+    size_t n_terms, n_slots;
     struct pair *pairs; /* [n_pairs] by sentence */
     size_t n_pairs;
     size_t *begin;                          /* [n + 1] into pairs */
@@ -72,13 +70,18 @@ static void ranker_free(struct ranker *r)
 
 static int ranker_init(struct ranker *r, size_t n)
 {
+    /* Slots: a power of two, at most half full. */
+    size_t n_pairs = n * TERMS_MAX + 1, n_slots = 256;
+    while (n_slots < 2 * n_pairs)
+        n_slots *= 2;
     *r = (struct ranker){
-        .hashes = calloc(TABLE_SIZE, sizeof *r->hashes),
-        .ids = malloc(TABLE_SIZE * sizeof *r->ids),
-        .n_docs = calloc(PAIRS_MAX, sizeof *r->n_docs),
-        .seen = calloc(PAIRS_MAX, sizeof *r->seen),
-        .sums = malloc(PAIRS_MAX * sizeof *r->sums),
-        .pairs = malloc(PAIRS_MAX * sizeof *r->pairs),
+        .n_slots = n_slots,
+        .hashes = calloc(n_slots, sizeof *r->hashes),
+        .ids = malloc(n_slots * sizeof *r->ids),
+        .n_docs = calloc(n_pairs, sizeof *r->n_docs),
+        .seen = calloc(n_pairs, sizeof *r->seen),
+        .sums = malloc(n_pairs * sizeof *r->sums),
+        .pairs = malloc(n_pairs * sizeof *r->pairs),
         .begin = malloc((n + 1) * sizeof *r->begin),
         .rank = malloc((n + 1) * sizeof *r->rank),
         .next = malloc((n + 1) * sizeof *r->next),
@@ -104,9 +107,9 @@ static uint64_t term_hash(const char *s, size_t n)
 
 static uint32_t term_id(struct ranker *r, uint64_t hash)
 {
-    size_t slot = (size_t)(hash ^ hash >> 32) & (TABLE_SIZE - 1);
+    size_t slot = (size_t)(hash ^ hash >> 32) & (r->n_slots - 1);
     while (r->hashes[slot] && r->hashes[slot] != hash)
-        slot = (slot + 1) & (TABLE_SIZE - 1);
+        slot = (slot + 1) & (r->n_slots - 1);
     if (!r->hashes[slot]) {
         r->hashes[slot] = hash;
         r->ids[slot] = (uint32_t)r->n_terms++;
@@ -146,7 +149,7 @@ static int by_whole(const void *a, const void *b)
 }
 
 /* Of those with the same words the first stays, with the best cheap score of them; those without
- * words leave. Hashes of 64 bits stand for the words: a collision drops a sentence, once in ages. */
+ * words leave. Hashes of 64 bits stand for the words: a collision drops one, once in ages. */
 static int drop_same(struct ranker *r, struct candidate *v, size_t *n)
 {
     struct same *order = malloc((*n + 1) * sizeof *order);

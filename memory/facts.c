@@ -39,6 +39,12 @@ struct reader {
 
 /* ---- pieces ---- */
 
+/* A space, or a dash before one: no text begins with it (facts_text.c takes it off). */
+static bool is_bullet(const char *s, size_t n)
+{
+    return s[0] == ' ' || (s[0] == '-' && (n == 1 || s[1] == ' '));
+}
+
 static bool is_in_value(const struct value *v, size_t n, size_t i)
 {
     for (size_t k = 0; k < n; k++)
@@ -95,7 +101,7 @@ static bool is_bare(struct reader *r, const char *s, size_t n)
 
 static void piece_add(struct reader *r, struct piece *v, size_t *n, const char *s, struct piece p)
 {
-    while (p.n && s[p.at] == ' ') {
+    while (p.n && is_bullet(s + p.at, p.n)) {
         p.at++;
         p.n--;
     }
@@ -198,7 +204,10 @@ static const struct phrase *phrase_of(const struct clause *c, size_t ret_value[2
     const struct phrase *best = NULL;
     for (size_t i = 0; i < n_phrases; i++) {
         size_t value[2];
-        bool is_ascii = (unsigned char)phrases[i].text[strspn(phrases[i].text, "^ ")] < 0x80;
+        const char *begin = phrases[i].text + strspn(phrases[i].text, "^ ");
+        bool is_ascii = (unsigned char)begin[0] < 0x80;
+        if (!(c->begins & begin_bit(begin)))
+            continue;
         if ((is_ascii ? !c->flags : !c->is_cjk) ||
             (best && phrases[i].weight && phrases[i].weight <= best->weight))
             continue;
@@ -427,7 +436,7 @@ static void leave_cut_values(const struct clause *c, size_t *at, size_t *n)
         if (from < *at + *n && to > *at + *n)
             *n = from > *at ? from - *at : 0;
     }
-    while (*n && c->s[*at] == ' ') {
+    while (*n && is_bullet(c->s + *at, *n)) {
         (*at)++;
         (*n)--;
     }

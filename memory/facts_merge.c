@@ -15,6 +15,7 @@
 #include "memory/facts_list.h"
 #include "memory/words.h"
 
+#define OLDER_MAX 16 /* values of a key that are looked back at: more, and it is no key */
 #define SETTLE_AT ((size_t)2 * FACTS_MAX)
 #define USER_LINE_BYTES 6       /* "User:\n" */
 #define ASSISTANT_LINE_BYTES 11 /* "Assistant:\n" */
@@ -210,7 +211,7 @@ static void replace_older(struct facts_list *l, const struct keyed *v, size_t n)
         if (!f->text || !is_statement(f))
             continue;
         int group = value_group(pair->value, pair->n_value);
-        for (size_t k = i; k-- > 0;) {
+        for (size_t k = i; k-- > (i > OLDER_MAX ? i - OLDER_MAX : 0);) {
             struct fact *older = &l->v[v[k].fact];
             struct fact_pair *before = &older->pairs[v[k].pair];
             if (!older->text || !before->key[0] || strcmp(before->key, pair->key) != 0)
@@ -224,8 +225,6 @@ static void replace_older(struct facts_list *l, const struct keyed *v, size_t n)
             }
             f->weight = f->weight > older->weight ? f->weight : older->weight;
             outdate(older, before);
-            if (i - k > 64) /* a key of many values is none */
-                break;
         }
     }
 }

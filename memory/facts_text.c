@@ -55,7 +55,7 @@ void facts_compose(const struct facts *f, struct buf *b)
     compose_role(f, true, b);
 }
 
-/* ,"is":{"port":"9090"}: the pairs' values, or what they were before; nothing when there are none. */
+/* ,"is":{"port":"9090"}: the pairs' values, or what they were before; nothing without pairs. */
 static void write_pairs(const struct fact *f, bool is_was, struct buf *b)
 {
     size_t n = 0;
@@ -152,6 +152,12 @@ static bool read_object(const char *s, size_t n, struct fact *f)
     return is_ours;
 }
 
+/* A space, or a dash before one: what a line of text doesn't begin with. */
+static bool is_bullet(const char *s, size_t n)
+{
+    return s[0] == ' ' || (s[0] == '-' && (n == 1 || s[1] == ' '));
+}
+
 /* Repaired, control characters as spaces, trimmed, without "- ". ERR_NOMEM. */
 static int clean_line(const char *s, size_t n, struct buf *b)
 {
@@ -168,10 +174,8 @@ static int clean_line(const char *s, size_t n, struct buf *b)
     while (b->len && b->data[b->len - 1] == ' ')
         b->len--;
     size_t skip = 0;
-    while (skip < b->len && b->data[skip] == ' ')
+    while (skip < b->len && is_bullet(b->data + skip, b->len - skip))
         skip++;
-    if (b->len - skip > 2 && memcmp(b->data + skip, "- ", 2) == 0)
-        skip += 2;
     buf_consume(b, skip);
     return 0;
 }

@@ -10,6 +10,8 @@
 #include "memory/sentence.h"
 #include "memory/words.h"
 
+#define ZH_DIGITS_MAX 12 /* characters of a number; no longer one is said */
+
 struct text {
     const char *s;
     size_t n;
@@ -189,7 +191,7 @@ static size_t zh_number(struct text t, size_t i)
     while (n && is_in(".,", at(t, i + n)) && is_digit(at(t, i + n + 1)))
         n += 1 + digits(t, i + n + 1);
     size_t more;
-    while ((more = any_of(t, i + n, zh_digits)))
+    for (int k = 0; k < ZH_DIGITS_MAX && (more = any_of(t, i + n, zh_digits)); k++)
         n += more;
     return n;
 }
@@ -612,10 +614,10 @@ static size_t run_value(struct text t, size_t i, enum value_kind *ret)
     if ((n = dated(t, i, ret)))
         return n;
     *ret = VALUE_MONEY;
-    if ((n = money(t, i)))
+    if ((!is_letter(t.s[i]) || t.s[i] == 'U') && (n = money(t, i)))
         return n;
     *ret = VALUE_PHONE;
-    if ((n = phone(t, i)))
+    if (!is_letter(t.s[i]) && (n = phone(t, i)))
         return n;
     *ret = VALUE_NUMBER;
     if ((n = grouped(t, i)))
@@ -635,9 +637,10 @@ static size_t value_at(struct text t, size_t i, bool is_first, struct value *ret
 {
     size_t n, open = 0;
     enum value_kind kind = 0;
-    if ((n = quoted(t, i, &open)))
+    bool is_plain = is_letter(t.s[i]); /* the most frequent: no need to ask for the others */
+    if (!is_plain && (n = quoted(t, i, &open)))
         kind = VALUE_QUOTE;
-    else if ((n = zh_value(t, i, &kind)) == 0 && (n = run_value(t, i, &kind)) == 0 &&
+    else if ((is_plain || (n = zh_value(t, i, &kind)) == 0) && (n = run_value(t, i, &kind)) == 0 &&
              (n = name(t, i, is_first)))
         kind = VALUE_NAME;
     *ret = (struct value){kind, (uint32_t)(i + open), (uint32_t)n};

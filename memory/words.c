@@ -52,6 +52,11 @@ const char *const zh_nots[] = {"不", "没", "别", "无法", "禁止", "勿", "
 
 const char *zh_find(const char *const *list, const char *s, size_t n)
 {
+    size_t ascii = 0;
+    while (ascii < n && (unsigned char)s[ascii] < 0x80)
+        ascii++;
+    if (ascii == n)
+        return NULL;
     for (; *list; list++)
         if (memmem(s, n, *list, strlen(*list)))
             return *list;
@@ -326,6 +331,13 @@ const struct phrase phrases[] = {
     {" let's use ", DECIDED, 74, ""},
     {"^ use * instead ", DECIDED, 76, ""},
     {" instead of ", DECIDED, 62, ""},
+    {" has to approve ", DECIDED, 66, ""},
+    {" must approve ", DECIDED, 66, ""},
+    {" signs off ", DECIDED, 66, ""},
+    {" is responsible for ", DECIDED, 68, ""},
+    {" is in charge of ", DECIDED, 68, ""},
+    {" is on call ", DECIDED, 66, ""},
+    {" will take over ", DECIDED, 64, ""},
     {" the plan is to ", DECIDED, 70, ""},
     {"我们决定", DECIDED, 78, ""},
     {"我决定", DECIDED, 76, ""},
@@ -334,6 +346,9 @@ const struct phrase phrases[] = {
     {"说好了", DECIDED, 70, ""},
     {"我们选了", DECIDED, 74, ""},
     {"我们统一用", DECIDED, 74, ""},
+    {"负责", DECIDED, 66, ""},
+    {"批准", DECIDED, 62, ""},
+    {"值班", DECIDED, 64, ""},
     {"就用", DECIDED, 66, ""},
     {"改用", DECIDED, 72, ""},
     {"代替", DECIDED, 62, ""},

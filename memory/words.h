@@ -51,7 +51,7 @@ extern const char *const zh_ifs[];
 extern const char *const zh_firsts[];
 extern const char *const zh_chat[];
 extern const char *const zh_nots[];
-/* The first string of the list that occurs in s, or NULL. */
+/* The first string of the list that occurs in s, or NULL; in text that is all ASCII none does. */
 const char *zh_find(const char *const *list, const char *s, size_t n);
 
 /* Phrases before what is meant, taken off: "please remember that", 对了. In the plain form. */

@@ -637,7 +637,7 @@ static void large_inputs_give_a_bounded_list(void **state)
         assert_true(f.n <= FACTS_MAX);
     }
     /* As many messages. */
-    size_t n_said = 40000;
+    size_t n_said = 6000;
     struct said *v = calloc(n_said, sizeof *v);
     assert_non_null(v);
     for (size_t i = 0; i < n_said; i++)
