@@ -209,11 +209,6 @@ int index_open(struct memory *m, struct err *e)
     int rc = read_state(m, &segmenter, e);
     if (rc == 0 && segmenter != SEGMENT_VERSION)
         rc = reset(m, e);
-    if (rc == 0)
-        rc = db_exec(m->db,
-                     "CREATE VIRTUAL TABLE temp.message_vocab USING fts5vocab"
-                     " (main, message_fts, row)",
-                     e);
     /* Without its index the history still opens. */
     return forgive(m, rc);
 }

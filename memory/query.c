@@ -5,8 +5,9 @@
  *           ─► the rarest SEARCH_TERMS_MAX ─► a list of rows each ─► rows with a mask of terms
  *
  * The commonest words cost the most and tell the least. A term is left out when it is in more than
- * 5 % of the rows and its list isn't a short one anyhow, and the rest is asked rarest first until
- * ROWS_MAX rows are read; at least one term is asked, by its newest rows.
+ * 5 % of the rows and its list isn't a short one anyhow, or when ROWS_MAX rows are read; at least
+ * one term is asked, by its newest rows. A list's beginning tells how long it is: FTS5's own count
+ * (fts5vocab) reads all of it.
  *
  * Lists are read term by term and weighed here: SQLite's bm25() reads the whole list of every
  * phrase, the owner's too, for each query, and knows no scope.
@@ -23,10 +24,10 @@
 /* Of a longer query its beginning and its end: half each. */
 #define QUERY_TEXT_MAX ((size_t)32 << 10)
 #define COMMON_SHARE 20 /* one row in so many */
-#define SHORT_LIST 2000
-#define ROWS_MAX 15000
-/* Every term in every row of a short scope, or two budgets. */
-#define POSTINGS_MAX ((size_t)SEARCH_TERMS_MAX * SHORT_LIST)
+#define SHORT_LIST 1000
+#define ROWS_MAX 10000
+#define POSTINGS_MAX ((size_t)SEARCH_TERMS_MAX * SHORT_LIST + ROWS_MAX)
+#define RARITY_MAX 64
 
 uint64_t query_hash(const char *bytes, size_t n, uint64_t seed)
 {
@@ -103,13 +104,19 @@ int query_parse(struct memory *m, const struct memory_query *q, struct query *re
     return 0;
 }
 
-/* How many rows of the whole table hold the term. */
-static int count_rows(struct memory *m, const struct query_term *t, int64_t *ret, struct err *e)
+/* How many rows of the whole table hold the term, counted up to RARITY_MAX. */
+static int count_rows(struct memory *m, struct query_term *t, struct err *e)
 {
-    struct stmt *s = db_stmt(m->db, "SELECT doc FROM temp.message_vocab WHERE term = ?1", e);
-    stmt_text(s, 1, t->text, t->n);
+    char match[SEGMENT_TERM_MAX + 16];
+    int n = snprintf(match, sizeof(match), "terms : \"%s\"", t->text);
+    struct stmt *s = db_stmt(m->db,
+                             "SELECT count(*) FROM (SELECT 1 FROM message_fts"
+                             " WHERE message_fts MATCH ?1 LIMIT ?2)",
+                             e);
+    stmt_text(s, 1, match, (size_t)n);
+    stmt_int(s, 2, RARITY_MAX);
     int rc = stmt_step(s, e);
-    *ret = rc == 1 ? column_int(s, 0) : 0;
+    t->n_rows = rc == 1 ? column_int(s, 0) : 0;
     stmt_end(s);
     return rc < 0 ? rc : 0;
 }
@@ -123,53 +130,28 @@ static int compare_rarest(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* How many rows in scope hold each term that is asked for, at most. Few rows: not worth asking. */
-static int estimate(struct memory *m, struct query *qu, int64_t n_scope, struct query_term *t,
-                    struct err *e)
+/* Into qu->asked: the terms but for stop words, of too many the rarest. */
+static int choose(struct memory *m, struct query *qu, struct arena *a, struct err *e)
 {
-    t->n_rows = n_scope;
-    if (n_scope <= SHORT_LIST && qu->n_terms <= SEARCH_TERMS_MAX)
-        return 0;
-    int64_t n = 0;
-    int rc = count_rows(m, t, &n, e);
-    if (n < n_scope)
-        t->n_rows = n;
-    return rc;
-}
-
-/* Into qu->asked: the rarest terms that are in any row. n_scope: rows in scope. */
-static int choose(struct memory *m, struct query *qu, int64_t n_scope, struct arena *a,
-                  struct err *e)
-{
-    struct query_term **by_rarity = arena_array(a, (size_t)qu->n_terms, sizeof(*by_rarity));
+    struct query_term **kept = arena_array(a, (size_t)qu->n_terms, sizeof(*kept));
     bool has_content = false;
-    int n = 0;
-    if (!by_rarity)
+    int n = 0, rc = 0;
+    if (!kept)
         return memory_out(e);
     for (int i = 0; i < qu->n_terms; i++)
         has_content = has_content || !qu->terms[i].is_stop;
-    for (int i = 0; i < qu->n_terms; i++) {
-        struct query_term *t = &qu->terms[i];
-        if (t->is_stop && has_content)
-            continue;
-        int rc = estimate(m, qu, n_scope, t, e);
-        if (rc < 0)
-            return rc;
-        if (t->n_rows > 0)
-            by_rarity[n++] = t;
-    }
-    qsort(by_rarity, (size_t)n, sizeof(*by_rarity), compare_rarest);
-    int64_t sum = 0;
-    for (int i = 0; i < n && qu->n_asked < SEARCH_TERMS_MAX; i++) {
-        int64_t n_rows = by_rarity[i]->n_rows;
-        bool is_common = n_rows > n_scope / COMMON_SHARE && n_rows > SHORT_LIST;
-        bool is_costly = n_scope > SHORT_LIST && (is_common || sum + n_rows > ROWS_MAX);
-        if (qu->n_asked > 0 && is_costly)
-            break;
-        qu->asked[qu->n_asked++] = (int)(by_rarity[i] - qu->terms);
-        sum += n_rows;
-    }
-    return 0;
+    for (int i = 0; i < qu->n_terms; i++)
+        if (!qu->terms[i].is_stop || !has_content)
+            kept[n++] = &qu->terms[i];
+    const bool is_long = n > SEARCH_TERMS_MAX;
+    for (int i = 0; rc == 0 && is_long && i < n; i++)
+        rc = count_rows(m, kept[i], e);
+    if (is_long)
+        qsort(kept, (size_t)n, sizeof(*kept), compare_rarest);
+    for (int i = 0; rc == 0 && i < n && qu->n_asked < SEARCH_TERMS_MAX; i++)
+        if (!is_long || kept[i]->n_rows > 0)
+            qu->asked[qu->n_asked++] = (int)(kept[i] - qu->terms);
+    return rc;
 }
 
 struct posting {
@@ -188,28 +170,78 @@ struct postings {
     size_t n, cap;
 };
 
-/* The rows in scope that hold the term, newest first. */
-static int read_rows(struct memory *m, const char *scope, struct query_term *t, int asked,
-                     struct postings *ret, struct err *e)
+struct list {
+    const char *scope;
+    int asked;     /* which term */
+    int64_t limit; /* rows */
+    size_t from, to; /* of the postings */
+};
+
+/* The newest rows in scope that hold the term. */
+static int read_list(struct memory *m, struct query *qu, struct list *l, struct postings *p,
+                     struct err *e)
 {
     char match[INDEX_SCOPE_BYTES + SEGMENT_TERM_MAX + 48];
-    int n = snprintf(match, sizeof(match), "scope : \"%s\" AND terms : \"%s\"", scope, t->text);
+    int n = snprintf(match, sizeof(match), "scope : \"%s\" AND terms : \"%s\"", l->scope,
+                     qu->terms[qu->asked[l->asked]].text);
     struct stmt *s = db_stmt(m->db,
                              "SELECT rowid FROM message_fts WHERE message_fts MATCH ?1"
                              " ORDER BY rowid DESC LIMIT ?2",
                              e);
-    size_t before = ret->n;
     int rc;
     stmt_text(s, 1, match, (size_t)n);
-    stmt_int(s, 2, ROWS_MAX);
-    while ((rc = stmt_step(s, e)) == 1 && ret->n < ret->cap)
-        ret->v[ret->n++] = (struct posting){.row = column_int(s, 0), .asked = asked};
+    stmt_int(s, 2, l->limit);
+    l->from = p->n;
+    while ((rc = stmt_step(s, e)) == 1 && p->n < p->cap)
+        p->v[p->n++] = (struct posting){.row = column_int(s, 0), .asked = l->asked};
+    l->to = p->n;
     stmt_end(s);
-    /* As many as the table has, unless the reading was cut short. */
-    if (ret->n - before < ROWS_MAX)
-        t->n_rows = (int64_t)(ret->n - before);
-    t->is_asked = true;
     return rc < 0 ? rc : 0;
+}
+
+/* How many rows hold a term of which the newest SHORT_LIST were read: as if they went on as
+ * densely. */
+static int64_t extrapolate(const struct list *l, const struct postings *p, int64_t n_scope)
+{
+    int64_t newest = p->v[l->from].row, oldest = p->v[l->to - 1].row;
+    double share = (double)(l->to - l->from) / (double)(newest - oldest + 1);
+    return (int64_t)(share * (double)n_scope);
+}
+
+/* Reads what each term asks for: short lists whole; longer ones whole when they aren't common and
+ * ROWS_MAX allows; when all are common, the rarest one's newest rows. */
+static int read_lists(struct memory *m, struct query *qu, const char *scope, int64_t n_scope,
+                      struct postings *p, struct err *e)
+{
+    struct query_term *rarest = NULL;
+    bool is_any_whole = false;
+    int rc = 0;
+    for (int i = 0; rc == 0 && i < qu->n_asked; i++) {
+        struct query_term *t = &qu->terms[qu->asked[i]];
+        struct list l = {.scope = scope, .asked = i, .limit = SHORT_LIST};
+        rc = read_list(m, qu, &l, p, e);
+        t->n_rows = (int64_t)(l.to - l.from);
+        t->is_asked = t->n_rows > 0;
+        if (t->n_rows < SHORT_LIST) {
+            is_any_whole = is_any_whole || t->is_asked;
+            continue;
+        }
+        t->n_rows = extrapolate(&l, p, n_scope);
+        if (!rarest || t->n_rows < rarest->n_rows)
+            rarest = t;
+        t->is_asked = t->n_rows <= n_scope / COMMON_SHARE &&
+                      (int64_t)p->n + t->n_rows <= ROWS_MAX;
+        if (!t->is_asked)
+            continue;
+        l.limit = ROWS_MAX;
+        p->n = l.from;
+        rc = read_list(m, qu, &l, p, e);
+        t->n_rows = (int64_t)(l.to - l.from);
+        is_any_whole = true;
+    }
+    if (rarest && !is_any_whole)
+        rarest->is_asked = true;
+    return rc;
 }
 
 static int scope_of(struct memory *m, const struct memory_query *q, char ret[INDEX_SCOPE_BYTES],
@@ -244,11 +276,14 @@ static int gather(const struct memory_query *q, struct query *qu, struct posting
         return memory_out(e);
     qsort(p->v, p->n, sizeof(*p->v), compare_posting);
     for (size_t i = 0; i < p->n; i++) {
-        if (i == 0 || p->v[i].row != p->v[i - 1].row)
+        const struct query_term *t = &qu->terms[qu->asked[p->v[i].asked]];
+        if (!t->is_asked)
+            continue;
+        if (qu->n_rows == 0 || qu->rows[qu->n_rows - 1].row != p->v[i].row)
             qu->rows[qu->n_rows++] = (struct query_row){.row = p->v[i].row};
         struct query_row *r = &qu->rows[qu->n_rows - 1];
         r->mask |= (uint64_t)1 << p->v[i].asked;
-        r->score += weight_of(q, &qu->terms[qu->asked[p->v[i].asked]]);
+        r->score += weight_of(q, t);
     }
     return 0;
 }
@@ -261,17 +296,17 @@ int query_match(struct memory *m, const struct memory_query *q, struct query *qu
     struct postings p = {.cap = POSTINGS_MAX};
     int rc = scope_of(m, q, scope, &n_scope, e);
     if (rc == 0)
-        rc = choose(m, qu, n_scope, a, e);
+        rc = choose(m, qu, a, e);
     if (rc < 0 || qu->n_asked == 0)
         return rc;
     p.v = sys.malloc(p.cap * sizeof(*p.v));
     if (!p.v)
         return memory_out(e);
-    for (int i = 0; rc == 0 && i < qu->n_asked; i++) {
+    rc = read_lists(m, qu, scope, n_scope, &p, e);
+    for (int i = 0; i < qu->n_asked; i++) {
         struct query_term *t = &qu->terms[qu->asked[i]];
-        rc = read_rows(m, scope, t, i, &p, e);
         double n = (double)(n_scope > t->n_rows ? n_scope : t->n_rows), df = (double)t->n_rows;
-        t->idf = log(1 + (n - df + 0.5) / (df + 0.5));
+        t->idf = t->is_asked ? log(1 + (n - df + 0.5) / (df + 0.5)) : 0;
     }
     if (rc == 0)
         rc = gather(q, qu, &p, a, e);
