@@ -2,10 +2,10 @@
  * Sentences of any bytes, English and Chinese, one after the other. Private to memory.
  *
  * A sentence is one line of valid UTF-8 without control characters (tabs are such), trimmed,
- * without the mark of a list, a quote or a heading before it. It ends at . ! ? … followed by a space (not
- * after "Dr.", "e.g.", an initial or the number of a list), at 。！？；, at the end of the line, at a
- * control character or a byte that is no UTF-8, and at SENTENCE_BYTES_MAX. Fenced code is stepped
- * over; a fence that never closes is no fence.
+ * without the mark of a list, a quote or a heading before it. It ends at . ! ? … followed by a
+ * space (not after "Dr.", "e.g.", an initial or the number of a list), at 。！？；, at the end of
+ * the line, at a control character or a byte that is no UTF-8, and at SENTENCE_BYTES_MAX. Fenced
+ * code is stepped over; a fence that never closes is no fence.
  */
 #ifndef HEARTH_MEMORY_SENTENCE_H
 #define HEARTH_MEMORY_SENTENCE_H
