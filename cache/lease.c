@@ -93,8 +93,8 @@ bool lease_adopt(struct cache_lease *l, struct node *n)
 
 /*
  * A private block with the first n positions of src: a copy, or src's own block when it is the last
- * that could be evicted (the copy's place would have cost it anyway). NULL when there is none to be
- * had.
+ * that could be evicted (the copy's place would have cost it anyway; what is pinned could not).
+ * NULL when there is none to be had.
  */
 static struct kv_block *take_copy(struct cache *c, struct node *src, int n)
 {
@@ -106,7 +106,7 @@ static struct kv_block *take_copy(struct cache *c, struct node *src, int n)
         kv_block_copy(b, src->block, n);
     }
     tree_unpin(t, src);
-    if (!b && !src->n_leases && !src->n_children && src->disk != NODE_WRITING) {
+    if (!b && !src->n_leases && !src->n_held && !src->n_children && src->disk != NODE_WRITING) {
         b = tree_take(t, src);
         kv_block_zero_from(b, n);
         c->n_evicted_blocks++;
