@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "memory/called.h"
 #include "memory/query.h"
 
 #define NEAR_MAX 24      /* hits whose neighbours are looked at */
@@ -31,8 +32,8 @@ const struct memory_weights memory_weights_default = {
     .b = 0.5,
     .single = 0.3,
     .before = 0.3,
-    .after = 0.4,
-    .speaker = 0.4,
+    .after = 0.5,
+    .speaker = 0.5,
     .time = 0.1,
     .question = 0.2,
     .recent = 0.05,
@@ -40,6 +41,7 @@ const struct memory_weights memory_weights_default = {
 
 struct candidate {
     int64_t row, parent, conversation, created_at;
+    enum memory_role role;
     const char *text; /* its first READ_BYTES */
     size_t n_text, n_speaker;
     double score;
@@ -56,6 +58,7 @@ struct recall {
     struct memory *m;
     const struct memory_query *q;
     struct query qu;
+    struct called called;
     struct arena *a;
     struct candidate *v; /* [cap], in the arena */
     size_t n, cap;
@@ -162,7 +165,7 @@ static void score_own(struct recall *r, struct candidate *c, const struct look *
 static int read_candidate(struct recall *r, int64_t row, struct candidate *ret, struct err *e)
 {
     struct stmt *s = db_stmt(r->m->db,
-                             "SELECT m.parent, m.conversation, m.created_at,"
+                             "SELECT m.parent, m.conversation, m.created_at, m.role,"
                              " substr(CAST(m.text AS BLOB), 1, ?3)"
                              " FROM message m JOIN conversation c ON c.row = m.conversation"
                              " WHERE m.row = ?1 AND c.owner = ?2 AND m.status <> 1",
@@ -175,8 +178,9 @@ static int read_candidate(struct recall *r, int64_t row, struct candidate *ret, 
         *ret = (struct candidate){.row = row,
                                   .parent = column_int(s, 0),
                                   .conversation = column_int(s, 1),
-                                  .created_at = column_int(s, 2)};
-        const void *text = column_blob(s, 3, &ret->n_text);
+                                  .created_at = column_int(s, 2),
+                                  .role = (enum memory_role)column_int(s, 3)};
+        const void *text = column_blob(s, 4, &ret->n_text);
         ret->text = arena_copy(r->a, text ? text : "", ret->n_text);
         if (!ret->text)
             rc = memory_out(e);
@@ -312,6 +316,8 @@ static bool look_for_name(void *user, const struct segment *t)
 static bool names_speaker(struct recall *r, const struct candidate *c)
 {
     struct named n = {.qu = &r->qu};
+    if (c->n_speaker == 0)
+        return called_names(&r->called, c->conversation, c->role);
     segment_walk(r->m->index.segmenter, c->text, c->n_speaker, look_for_name, &n);
     return n.is_named;
 }
@@ -324,7 +330,7 @@ static void score_all(struct recall *r)
         double score = c->own + c->near;
         if (c->own > 0)
             c->why |= MEMORY_WHY_TERMS;
-        if (c->n_speaker > 0 && names_speaker(r, c)) {
+        if (names_speaker(r, c)) {
             score *= 1 + w->speaker;
             c->why |= MEMORY_WHY_SPEAKER;
         }
@@ -436,7 +442,9 @@ static int rank(struct recall *r, struct err *e)
     rc = query_match(r->m, r->q, &r->qu, r->a, e);
     if (rc < 0) /* of the index: its damage is forgiven, and then there are no hits */
         return index_failed(r->m, rc) ? 0 : rc;
-    rc = read_pool(r, e);
+    rc = called_gather(r->m, r->q, &r->qu, &r->called, e);
+    if (rc == 0)
+        rc = read_pool(r, e);
     if (rc == 0)
         rc = share_with_neighbours(r, e);
     if (rc == 0)

@@ -1,0 +1,145 @@
+/*
+ * Names from being called by them. A conversation's roles have no names; but when the user writes
+ * "Hey Maria!" again and again, and the assistant doesn't, the assistant's messages are Maria's.
+ *
+ * A name stands for being called when it ends its phrase (a comma, a mark or the end follows) and
+ * begins it or follows a comma or a greeting: "my sister Maria said" is none.
+ */
+#include "memory/called.h"
+
+#include <string.h>
+
+#include "base/utf8.h"
+
+#define ROWS_MAX 40     /* messages looked at for a name */
+#define VOTES_MIN 3
+#define TEXT_BYTES 1024
+
+struct look {
+    const struct query *qu;
+    int term;
+    const char *text;
+    size_t n;
+    size_t before; /* where the word before it ended */
+    bool is_after_greeting, is_calling;
+};
+
+static bool is_one_of(const char *text, size_t n, const char *const *words)
+{
+    for (; *words; words++)
+        if (strlen(*words) == n && memcmp(*words, text, n) == 0)
+            return true;
+    return false;
+}
+
+/* What stands right behind the name ends a phrase. */
+static bool ends_phrase(const char *text, size_t n)
+{
+    static const char *const wide[] = {"，", "！", "。", "？", NULL};
+    if (n == 0 || strchr(",!?.\n", text[0]))
+        return true;
+    return n >= 3 && is_one_of(text, 3, wide);
+}
+
+/* Nothing but space, or a mark of punctuation, between the word before and the name. */
+static bool begins_phrase(const char *text, size_t from, size_t to)
+{
+    static const char *const wide[] = {"，", "！", "。", "？", NULL};
+    for (size_t i = from; i < to; i++)
+        if (strchr(",!?.\n", text[i]) || (i + 3 <= to && is_one_of(text + i, 3, wide)))
+            return true;
+    return from == 0;
+}
+
+static bool look_for_call(void *user, const struct segment *t)
+{
+    static const char *const greetings[] = {"hey",    "hi",      "hello", "thank", "you", "wow", "bye",
+                                            "congrat", "congratul", "oh", "dear", "morn", "嗨", "哈哈",
+                                            NULL};
+    struct look *k = user;
+    int term = query_find(k->qu, t->term, t->n);
+    if (term == k->term && ends_phrase(k->text + t->to, k->n - t->to) &&
+        (k->is_after_greeting || begins_phrase(k->text, k->before, t->from)))
+        k->is_calling = true;
+    if (t->kind == SEGMENT_WORD || t->kind == SEGMENT_SINGLE) {
+        k->is_after_greeting = is_one_of(t->term, t->n, greetings);
+        k->before = t->to;
+    }
+    return !k->is_calling;
+}
+
+static void vote(struct called *c, int64_t conversation, int term, enum memory_role role)
+{
+    int i = 0;
+    while (i < c->n && (c->v[i].conversation != conversation || c->v[i].term != term))
+        i++;
+    if (i == CALLED_MAX)
+        return;
+    if (i == c->n)
+        c->v[c->n++] = (struct called_votes){.conversation = conversation, .term = term};
+    c->v[i].by[role == MEMORY_ASSISTANT]++;
+}
+
+static int read_vote(struct memory *m, int64_t row, int term, const struct query *qu,
+                     struct called *ret, struct err *e)
+{
+    struct stmt *s = db_stmt(m->db,
+                             "SELECT conversation, role, substr(CAST(text AS BLOB), 1, ?2)"
+                             " FROM message WHERE row = ?1",
+                             e);
+    stmt_int(s, 1, row);
+    stmt_int(s, 2, TEXT_BYTES);
+    int rc = stmt_step(s, e);
+    if (rc == 1) {
+        struct look k = {.qu = qu, .term = term};
+        size_t rest;
+        k.text = column_blob(s, 2, &k.n);
+        if (k.text && segment_speaker(k.text, k.n, &rest) == 0)
+            segment_walk(m->index.segmenter, k.text, k.n, look_for_call, &k);
+        if (k.is_calling)
+            vote(ret, column_int(s, 0), term, (enum memory_role)column_int(s, 1));
+    }
+    stmt_end(s);
+    return rc < 0 ? rc : 0;
+}
+
+/* Of the rows that hold the term some, evenly. */
+static int gather_one(struct memory *m, const struct query *qu, int asked, struct called *ret,
+                      struct err *e)
+{
+    const int term = qu->asked[asked];
+    const int64_t every = 1 + qu->terms[term].n_rows / ROWS_MAX;
+    int64_t seen = 0;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < qu->n_rows; i++)
+        if ((qu->rows[i].mask >> asked & 1) && seen++ % every == 0)
+            rc = read_vote(m, qu->rows[i].row, term, qu, ret, e);
+    return rc;
+}
+
+int called_gather(struct memory *m, const struct memory_query *q, const struct query *qu,
+                  struct called *ret, struct err *e)
+{
+    int rc = 0;
+    ret->n = 0;
+    if (q->weights->speaker == 0)
+        return 0;
+    for (int i = 0; rc == 0 && i < qu->n_asked; i++) {
+        const struct query_term *t = &qu->terms[qu->asked[i]];
+        bool is_name = t->kind == SEGMENT_PAIR || (t->kind == SEGMENT_WORD && t->is_capital);
+        if (is_name && !t->is_stop && t->n_rows >= VOTES_MIN)
+            rc = gather_one(m, qu, i, ret, e);
+    }
+    return rc;
+}
+
+bool called_names(const struct called *c, int64_t conversation, enum memory_role role)
+{
+    for (int i = 0; i < c->n; i++) {
+        const struct called_votes *v = &c->v[i];
+        int by_other = v->by[role == MEMORY_USER], by_self = v->by[role == MEMORY_ASSISTANT];
+        if (v->conversation == conversation && by_other >= VOTES_MIN && by_other >= 4 * by_self)
+            return true;
+    }
+    return false;
+}

@@ -1,0 +1,29 @@
+/* Who is called what: names that one role of a conversation calls the other by. */
+#ifndef HEARTH_MEMORY_CALLED_H
+#define HEARTH_MEMORY_CALLED_H
+
+#include "memory/query.h"
+
+#define CALLED_MAX 16
+
+struct called_votes {
+    int64_t conversation;
+    int term;   /* of the query: the name */
+    int by[2];  /* how often the user, the assistant, calls somebody so */
+};
+
+struct called {
+    struct called_votes v[CALLED_MAX];
+    int n;
+};
+
+/*
+ * Looks through some of the messages that hold the query's names ("Hey Maria, …", "Thanks, Maria!").
+ * Where the talk's texts begin with "Name: " that is not needed, and does nothing.
+ */
+int called_gather(struct memory *m, const struct memory_query *q, const struct query *qu,
+                  struct called *ret, struct err *e) MUST_USE;
+/* Whether the query names who speaks in that role there. */
+bool called_names(const struct called *c, int64_t conversation, enum memory_role role);
+
+#endif
