@@ -133,12 +133,30 @@ int called_gather(struct memory *m, const struct memory_query *q, const struct q
     return rc;
 }
 
+/* One role calls the other so, and not the other way round. */
+static bool is_settled(const struct called_votes *v, enum memory_role named)
+{
+    int by_other = v->by[named == MEMORY_USER], by_self = v->by[named == MEMORY_ASSISTANT];
+    return by_other >= VOTES_MIN && by_other >= 4 * by_self;
+}
+
 bool called_names(const struct called *c, int64_t conversation, enum memory_role role)
 {
+    for (int i = 0; i < c->n; i++)
+        if (c->v[i].conversation == conversation && is_settled(&c->v[i], role))
+            return true;
+    return false;
+}
+
+bool called_is_name(const struct called *c, const struct query *qu, int term)
+{
+    const struct query_term *t = &qu->terms[term];
     for (int i = 0; i < c->n; i++) {
-        const struct called_votes *v = &c->v[i];
-        int by_other = v->by[role == MEMORY_USER], by_self = v->by[role == MEMORY_ASSISTANT];
-        if (v->conversation == conversation && by_other >= VOTES_MIN && by_other >= 4 * by_self)
+        const struct query_term *name = &qu->terms[c->v[i].term];
+        bool is_part = t->kind == SEGMENT_SINGLE && name->kind == SEGMENT_PAIR &&
+                       memmem(name->text, name->n, t->text, t->n) != NULL;
+        if ((c->v[i].term == term || is_part) &&
+            (is_settled(&c->v[i], MEMORY_USER) || is_settled(&c->v[i], MEMORY_ASSISTANT)))
             return true;
     }
     return false;

@@ -23,6 +23,9 @@ struct called {
  */
 int called_gather(struct memory *m, const struct memory_query *q, const struct query *qu,
                   struct called *ret, struct err *e) MUST_USE;
+/* Whether the term (of qu->terms) is such a name, or a character of one: messages that hold it are
+ * said to whom it names. */
+bool called_is_name(const struct called *c, const struct query *qu, int term);
 /* Whether the query names who speaks in that role there. */
 bool called_names(const struct called *c, int64_t conversation, enum memory_role role);
 

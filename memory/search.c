@@ -25,12 +25,14 @@
 #define POOL_BASE 40     /* candidates, and two more for each hit that is wanted */
 #define CHILDREN_MAX 2   /* newest branches after a hit */
 #define READ_BYTES 8192  /* of each candidate's text */
+/* Of a name's weight in a message that calls somebody so: it is told by the speaker. */
+#define NAME_SHARE 0.2
 #define HALF_LIFE_S (30.0 * 86400)
 
 const struct memory_weights memory_weights_default = {
     .k1 = 1.2,
     .b = 0.5,
-    .single = 0.3,
+    .single = 0.5,
     .before = 0.3,
     .after = 0.5,
     .speaker = 0.5,
@@ -59,6 +61,7 @@ struct recall {
     const struct memory_query *q;
     struct query qu;
     struct called called;
+    bool is_name[SEARCH_TERMS_MAX]; /* of the terms asked for: whom roles call so */
     struct arena *a;
     struct candidate *v; /* [cap], in the arena */
     size_t n, cap;
@@ -157,7 +160,9 @@ static void score_own(struct recall *r, struct candidate *c, const struct look *
         /* In the part that wasn't read it stands at least once. */
         double tf = k->tf[j] > 0 ? k->tf[j] : (double)(c->mask >> j & 1);
         double part = t->idf * tf * (w->k1 + 1) / (tf + w->k1 * length);
-        c->own += t->kind == SEGMENT_SINGLE ? part * w->single : part;
+        if (t->kind == SEGMENT_SINGLE)
+            part *= w->single;
+        c->own += r->is_name[j] && c->n_speaker == 0 ? part * NAME_SHARE : part;
     }
 }
 
@@ -443,6 +448,8 @@ static int rank(struct recall *r, struct err *e)
     if (rc < 0) /* of the index: its damage is forgiven, and then there are no hits */
         return index_failed(r->m, rc) ? 0 : rc;
     rc = called_gather(r->m, r->q, &r->qu, &r->called, e);
+    for (int j = 0; j < r->qu.n_asked; j++)
+        r->is_name[j] = called_is_name(&r->called, &r->qu, r->qu.asked[j]);
     if (rc == 0)
         rc = read_pool(r, e);
     if (rc == 0)
