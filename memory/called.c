@@ -11,7 +11,7 @@
 
 #include "base/utf8.h"
 
-#define ROWS_MAX 40     /* messages looked at for a name */
+#define ROWS_MAX 40 /* messages looked at for a name */
 #define VOTES_MIN 3
 #define TEXT_BYTES 1024
 
@@ -53,9 +53,9 @@ static bool begins_phrase(const char *text, size_t from, size_t to)
 
 static bool look_for_call(void *user, const struct segment *t)
 {
-    static const char *const greetings[] = {"hey",    "hi",      "hello", "thank", "you", "wow", "bye",
-                                            "congrat", "congratul", "oh", "dear", "morn", "嗨", "哈哈",
-                                            NULL};
+    static const char *const greetings[] = {"hey",  "hi",   "hello",   "thank",     "you",
+                                            "wow",  "bye",  "congrat", "congratul", "oh",
+                                            "dear", "morn", "嗨",      "哈哈",      NULL};
     struct look *k = user;
     int term = query_find(k->qu, t->term, t->n);
     if (term == k->term && ends_phrase(k->text + t->to, k->n - t->to) &&

@@ -8,8 +8,8 @@
 
 struct called_votes {
     int64_t conversation;
-    int term;   /* of the query: the name */
-    int by[2];  /* how often the user, the assistant, calls somebody so */
+    int term;  /* of the query: the name */
+    int by[2]; /* how often the user, the assistant, calls somebody so */
 };
 
 struct called {
@@ -18,8 +18,8 @@ struct called {
 };
 
 /*
- * Looks through some of the messages that hold the query's names ("Hey Maria, …", "Thanks, Maria!").
- * Where the talk's texts begin with "Name: " that is not needed, and does nothing.
+ * Looks through some of the messages that hold the query's names ("Hey Maria, …", "Thanks,
+ * Maria!"). Where the talk's texts begin with "Name: " that is not needed, and does nothing.
  */
 int called_gather(struct memory *m, const struct memory_query *q, const struct query *qu,
                   struct called *ret, struct err *e) MUST_USE;

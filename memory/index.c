@@ -226,8 +226,8 @@ void index_tidy(struct memory *m)
         return;
     int rc = m->index.is_damaged ? ERR_CORRUPT : db_begin(m->db, DB_NORMAL, &ignored);
     if (rc == 0) {
-        struct stmt *s = db_stmt(
-            m->db, "INSERT INTO message_fts (message_fts) VALUES ('optimize')", &ignored);
+        struct stmt *s =
+            db_stmt(m->db, "INSERT INTO message_fts (message_fts) VALUES ('optimize')", &ignored);
         rc = db_end(m->db, stmt_run(s, &ignored), &ignored);
     }
     if (index_failed(m, rc))

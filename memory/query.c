@@ -87,8 +87,8 @@ int query_parse(struct memory *m, const struct memory_query *q, struct query *re
                 struct err *e)
 {
     static const char *const time_words[] = {"when", "date", "year", "month", "week", "day",
-                                             "time", "long", "何时", "几号", "哪天", "哪年",
-                                             "多久", "时候", "几月", "几点", "日期"};
+                                             "time", "long", "何时", "几号",  "哪天", "哪年",
+                                             "多久", "时候", "几月", "几点",  "日期"};
     *ret = (struct query){.terms = arena_array(a, QUERY_SEEN_MAX, sizeof(*ret->terms))};
     if (!ret->terms)
         return memory_out(e);
@@ -172,8 +172,8 @@ struct postings {
 
 struct list {
     const char *scope;
-    int asked;     /* which term */
-    int64_t limit; /* rows */
+    int asked;       /* which term */
+    int64_t limit;   /* rows */
     size_t from, to; /* of the postings */
 };
 
@@ -229,8 +229,7 @@ static int read_lists(struct memory *m, struct query *qu, const char *scope, int
         t->n_rows = extrapolate(&l, p, n_scope);
         if (!rarest || t->n_rows < rarest->n_rows)
             rarest = t;
-        t->is_asked = t->n_rows <= n_scope / COMMON_SHARE &&
-                      (int64_t)p->n + t->n_rows <= ROWS_MAX;
+        t->is_asked = t->n_rows <= n_scope / COMMON_SHARE && (int64_t)p->n + t->n_rows <= ROWS_MAX;
         if (!t->is_asked)
             continue;
         l.limit = ROWS_MAX;

@@ -21,10 +21,10 @@
 #include "memory/called.h"
 #include "memory/query.h"
 
-#define NEAR_MAX 24      /* hits whose neighbours are looked at */
-#define POOL_BASE 40     /* candidates, and two more for each hit that is wanted */
-#define CHILDREN_MAX 2   /* newest branches after a hit */
-#define READ_BYTES 8192  /* of each candidate's text */
+#define NEAR_MAX 24     /* hits whose neighbours are looked at */
+#define POOL_BASE 40    /* candidates, and two more for each hit that is wanted */
+#define CHILDREN_MAX 2  /* newest branches after a hit */
+#define READ_BYTES 8192 /* of each candidate's text */
 /* Of a name's weight in a message that calls somebody so: it is told by the speaker. */
 #define NAME_SHARE 0.2
 #define HALF_LIFE_S (30.0 * 86400)
@@ -100,11 +100,14 @@ struct look {
 static bool is_time_word(const char *term, size_t n)
 {
     static const char *const words[] = {
-        "yesterday", "today", "tomorrow", "tonight", "ago", "last", "next", "week", "month", "year",
-        "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday", "januari",
-        "februari", "march", "april", "june", "juli", "august", "septemb", "octob", "novemb",
-        "decemb", "weekend", "morn", "sinc", "summer", "winter", "spring", "昨天", "今天", "明天", "前天",
-        "后天", "上周", "下周", "去年", "今年", "明年", "上个", "下个", "周末", "星期", "早上", "晚上", "点钟", "月底"};
+        "yesterday", "today",    "tomorrow", "tonight", "ago",      "last",      "next",
+        "week",      "month",    "year",     "monday",  "tuesday",  "wednesday", "thursday",
+        "friday",    "saturday", "sunday",   "januari", "februari", "march",     "april",
+        "june",      "juli",     "august",   "septemb", "octob",    "novemb",    "decemb",
+        "weekend",   "morn",     "sinc",     "summer",  "winter",   "spring",    "昨天",
+        "今天",      "明天",     "前天",     "后天",    "上周",     "下周",      "去年",
+        "今年",      "明年",     "上个",     "下个",    "周末",     "星期",      "早上",
+        "晚上",      "点钟",     "月底"};
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         if (strlen(words[i]) == n && memcmp(words[i], term, n) == 0)
             return true;
@@ -127,12 +130,12 @@ static bool look_at(void *user, const struct segment *t)
     return true;
 }
 
-/* One short sentence that ends in a question mark. */
-static bool only_asks(const char *text, size_t n)
+bool search_only_asks(const char *text, size_t n)
 {
     while (n > 0 && (unsigned char)text[n - 1] <= ' ')
         n--;
-    bool is_asking = (n >= 1 && text[n - 1] == '?') || (n >= 3 && memcmp(text + n - 3, "？", 3) == 0);
+    bool is_asking =
+        (n >= 1 && text[n - 1] == '?') || (n >= 3 && memcmp(text + n - 3, "？", 3) == 0);
     if (!is_asking)
         return false;
     for (size_t i = 0; i + 1 < n; i++)
@@ -147,7 +150,7 @@ static void look_over(struct recall *r, struct candidate *c, struct look *k)
     *k = (struct look){.r = r, .c = c};
     c->n_speaker = segment_speaker(c->text, c->n_text, &k->from);
     segment_walk(r->m->index.segmenter, c->text, c->n_text, look_at, k);
-    c->asks_only = only_asks(c->text + k->from, c->n_text - k->from);
+    c->asks_only = search_only_asks(c->text + k->from, c->n_text - k->from);
 }
 
 static void score_own(struct recall *r, struct candidate *c, const struct look *k)

@@ -62,7 +62,7 @@ struct memory_query {
     /* Rows that are never hits, ascending: the window's and the question's. May be NULL. */
     const int64_t *exclude;
     size_t n_exclude;
-    /* If not NULL only these rows are hits, ascending: a path's, so that other branches stay out. */
+    /* If not NULL only these rows are hits, ascending: a path's, without other branches. */
     const int64_t *only;
     size_t n_only;
     int64_t now; /* seconds since 1970: newer is a little better; 0: age says nothing */
@@ -94,9 +94,10 @@ struct memory_hits {
 };
 
 /*
- * Ranked hits. Each distinct text (case, accents, punctuation apart) once, the newest of them; never
- * a text that equals the query (but see is_search), nor an answer that is still being written. A query without terms has
- * no hits. ERR_INVAL: limits; ERR_NOMEM, ERR_IO, ERR_BUSY. A damaged index is no error.
+ * Ranked hits. Each distinct text (case, accents, punctuation apart) once, the newest of them;
+ * never a text that equals the query (but see is_search), nor an answer that is still being
+ * written. A query without terms has no hits. ERR_INVAL: limits; ERR_NOMEM, ERR_IO, ERR_BUSY. A
+ * damaged index is no error.
  */
 int memory_recall(struct memory *m, const struct memory_query *q, struct memory_hits *ret,
                   struct arena *a, struct err *e) MUST_USE;

@@ -26,7 +26,7 @@
 #define PARTS_MAX 12
 #define RUN_BYTES 192
 #define STOP_WORD_MAX 10 /* bytes of the longest of them */
-#define JOINT_CP 0xE000 /* private use: a token character to unicode61, and in no text (dropped) */
+#define JOINT_CP 0xE000  /* private use: a token character to unicode61, and in no text (dropped) */
 #define JOINT_UTF8 "\xEE\x80\x80"
 
 struct segmenter {
@@ -59,27 +59,35 @@ struct walk {
 /* Folded, apostrophes taken out; sorted. What questions and answers are made of, not what they are
  * about. */
 static const char *const stop_words[] = {
-    "a", "about", "after", "again", "all", "also", "am", "an", "and", "any", "anyone", "anything",
-    "are", "arent", "as", "at", "be", "because", "been", "before", "being", "both", "but", "by",
-    "can", "cannot", "cant", "could", "couldnt", "did", "didnt", "do", "does", "doesnt", "doing",
-    "done", "dont", "each", "either", "else", "etc", "ever", "for", "from", "get", "gets",
-    "getting", "go", "goes", "going", "got", "had", "hadnt", "has", "hasnt", "have", "havent",
-    "having", "he", "her", "here", "hers", "herself", "him", "himself", "his", "how", "i", "if",
-    "in", "into", "is", "isnt", "it", "its", "itself", "just", "many", "may", "maybe", "me",
-    "might", "more", "most", "much", "must", "my", "myself", "no", "nor", "not", "now", "of", "off",
-    "oh", "ok", "okay", "on", "once", "one", "only", "or", "other", "our", "ours", "out", "over",
-    "own", "please", "really", "s", "same", "she", "should", "shouldnt", "so", "some", "someone",
-    "something", "such", "t", "tell", "than", "that", "the", "their", "theirs", "them",
-    "themselves", "then", "there", "these", "they", "thing", "things", "this", "those", "though",
-    "through", "to", "too", "up", "us", "very", "was", "wasnt", "we", "well", "were", "werent",
-    "what", "when", "where", "which", "while", "who", "whom", "whose", "why", "will", "with",
-    "wont", "would", "wouldnt", "yeah", "yes", "you", "your", "yours", "yourself",
+    "a",          "about",    "after",    "again",    "all",     "also",    "am",        "an",
+    "and",        "any",      "anyone",   "anything", "are",     "arent",   "as",        "at",
+    "be",         "because",  "been",     "before",   "being",   "both",    "but",       "by",
+    "can",        "cannot",   "cant",     "could",    "couldnt", "did",     "didnt",     "do",
+    "does",       "doesnt",   "doing",    "done",     "dont",    "each",    "either",    "else",
+    "etc",        "ever",     "for",      "from",     "get",     "gets",    "getting",   "go",
+    "goes",       "going",    "got",      "had",      "hadnt",   "has",     "hasnt",     "have",
+    "havent",     "having",   "he",       "her",      "here",    "hers",    "herself",   "him",
+    "himself",    "his",      "how",      "i",        "if",      "in",      "into",      "is",
+    "isnt",       "it",       "its",      "itself",   "just",    "many",    "may",       "maybe",
+    "me",         "might",    "more",     "most",     "much",    "must",    "my",        "myself",
+    "no",         "nor",      "not",      "now",      "of",      "off",     "oh",        "ok",
+    "okay",       "on",       "once",     "one",      "only",    "or",      "other",     "our",
+    "ours",       "out",      "over",     "own",      "please",  "really",  "s",         "same",
+    "she",        "should",   "shouldnt", "so",       "some",    "someone", "something", "such",
+    "t",          "tell",     "than",     "that",     "the",     "their",   "theirs",    "them",
+    "themselves", "then",     "there",    "these",    "they",    "thing",   "things",    "this",
+    "those",      "though",   "through",  "to",       "too",     "up",      "us",        "very",
+    "was",        "wasnt",    "we",       "well",     "were",    "werent",  "what",      "when",
+    "where",      "which",    "while",    "who",      "whom",    "whose",   "why",       "will",
+    "with",       "wont",     "would",    "wouldnt",  "yeah",    "yes",     "you",       "your",
+    "yours",      "yourself",
 };
 
 /* Characters of Chinese grammar; a pair of two of them is a stop word, too (什么, 我们, 是不). */
-static const char stop_dense[] = "的了吗呢吧啊呀嘛哦嗯是我你您他她它们这那哪谁什么怎样为与和跟或在也都就"
-                                 "不没很还又再才只但而且因所以如果被把让给从到对得地着过有会能要想说"
-                                 "个些几多之其此时候请问呗哈";
+static const char stop_dense[] =
+    "的了吗呢吧啊呀嘛哦嗯是我你您他她它们这那哪谁什么怎样为与和跟或在也都就"
+    "不没很还又再才只但而且因所以如果被把让给从到对得地着过有会能要想说"
+    "个些几多之其此时候请问呗哈";
 
 struct segmenter *segmenter_new(void)
 {

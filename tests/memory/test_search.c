@@ -64,11 +64,23 @@ static void words_are_found_in_other_forms(void **state)
 static void user_text_is_never_query_syntax(void **state)
 {
     (void)state;
-    static const char *const queries[] = {
-        "post-merge", "it's", "\"", "\"\"", "a\"b", "AND", "NEAR(a b)", "NOT x", "col:val",
-        "std::map", "*", "^a", "(", "km/h", "--x", "😀", "", "terms:kitten", "scope", "OR OR OR",
-        "a* b*", "{terms}: x", "-", "kitten) OR (dog", "\xFF\xFE", "x\n;DROP TABLE message;--",
-        "+", "NEAR", "\\", "'", "''", "a AND", "AND AND", "\xE8\xAF"};
+    static const char *const queries[] = {"post-merge", "it's",
+                                          "\"",         "\"\"",
+                                          "a\"b",       "AND",
+                                          "NEAR(a b)",  "NOT x",
+                                          "col:val",    "std::map",
+                                          "*",          "^a",
+                                          "(",          "km/h",
+                                          "--x",        "😀",
+                                          "",           "terms:kitten",
+                                          "scope",      "OR OR OR",
+                                          "a* b*",      "{terms}: x",
+                                          "-",          "kitten) OR (dog",
+                                          "\xFF\xFE",   "x\n;DROP TABLE message;--",
+                                          "+",          "NEAR",
+                                          "\\",         "'",
+                                          "''",         "a AND",
+                                          "AND AND",    "\xE8\xAF"};
     struct memory_conversation c = add_conversation();
     add_message(c.row, 0, MEMORY_USER, "kitten");
     for (size_t i = 0; i < sizeof(queries) / sizeof(queries[0]); i++) {
@@ -111,7 +123,8 @@ static void chinese_is_found_by_one_to_four_characters(void **state)
 {
     (void)state;
     struct memory_conversation c = add_conversation();
-    const char *meeting = "明天下午3点项目评审会，别迟到", *glued = "请用run-beta部署", *usb = "这个USB接口坏了";
+    const char *meeting = "明天下午3点项目评审会，别迟到", *glued = "请用run-beta部署",
+               *usb = "这个USB接口坏了";
     add_message(c.row, 0, MEMORY_USER, meeting);
     add_message(c.row, -1, MEMORY_USER, glued);
     add_message(c.row, -1, MEMORY_USER, usb);
@@ -134,7 +147,7 @@ static void identifiers_are_found_whole_and_in_parts(void **state)
     const char *text = "The ticket is INC-4471, version 3.5, from 2024-05-17, says O'Brien";
     add_message(c.row, 0, MEMORY_USER, text);
     add_message(c.row, -1, MEMORY_USER, "Ticket 35 is about INC-9999");
-    static const char *const asked[] = {"INC-4471", "inc4471", "4471",       "3.5",    "2024-05-17",
+    static const char *const asked[] = {"INC-4471", "inc4471", "4471",   "3.5",  "2024-05-17",
                                         "2024",     "o'brien", "obrien", "brien"};
     for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++)
         assert_int_equal(found(asked[i], text), 1);
@@ -477,7 +490,8 @@ static void snippets_show_the_words(void **state)
 static void ranks_are_merged(void **state)
 {
     (void)state;
-    const struct memory_ranked words[] = {{1, 9}, {2, 8}, {3, 1}}, meaning[] = {{3, .9}, {1, .8}, {4, .1}};
+    const struct memory_ranked words[] = {{1, 9}, {2, 8}, {3, 1}},
+                               meaning[] = {{3, .9}, {1, .8}, {4, .1}};
     const struct memory_list lists[] = {{words, 3, 1}, {meaning, 3, 1}};
     struct memory_ranked out[8];
     assert_int_equal(memory_recall_merge(lists, 2, out, 8), 4);
@@ -492,8 +506,8 @@ static void ranks_are_merged(void **state)
                           n = add_message(c.row, -1, MEMORY_USER, "two");
     const struct memory_ranked rows[] = {{n.row, 1}, {99, 1}, {m.row, 1}};
     struct memory_query q = query("");
-    ASSERT_OK(memory_recall_rows(here.m, &q, &(struct memory_list){rows, 3, 1}, &hits, &here.a,
-                                 &here.e));
+    ASSERT_OK(
+        memory_recall_rows(here.m, &q, &(struct memory_list){rows, 3, 1}, &hits, &here.a, &here.e));
     assert_int_equal(hits.n, 2);
     assert_int_equal(hits.v[0].row, n.row);
     assert_int_equal(hits.v[1].row, m.row);

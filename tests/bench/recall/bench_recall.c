@@ -170,12 +170,12 @@ static struct memory *store(struct bench *b)
         for (int k = 0; k < t->n_turns; k++) {
             const char *text = text_of(b, &t->turns[k]);
             bool is_second = t->turns[k].is_second;
-            new[k] = (struct memory_new_message){
-                .conversation = c.row,
-                .role = is_second ? MEMORY_ASSISTANT : MEMORY_USER,
-                .status = is_second ? MEMORY_COMPLETE : MEMORY_STORED,
-                .text = text,
-                .n_text = strlen(text)};
+            new[k] =
+                (struct memory_new_message){.conversation = c.row,
+                                            .role = is_second ? MEMORY_ASSISTANT : MEMORY_USER,
+                                            .status = is_second ? MEMORY_COMPLETE : MEMORY_STORED,
+                                            .text = text,
+                                            .n_text = strlen(text)};
         }
         check(memory_message_add_all(m, new, (size_t)t->n_turns, added, &a, &e), &e);
         for (int k = 0; k < t->n_turns; k++)
@@ -315,7 +315,8 @@ static double plain_talk(struct bench *b, struct db *db, enum plain how, int tal
         int n = 0, rc;
         buf_init(&query, SIZE_MAX);
         plain_query(seg, t->questions[k].text, how, &query);
-        struct stmt *s = db_stmt(db, "SELECT rowid FROM f WHERE f MATCH ?1 ORDER BY rank LIMIT 10", &e);
+        struct stmt *s =
+            db_stmt(db, "SELECT rowid FROM f WHERE f MATCH ?1 ORDER BY rank LIMIT 10", &e);
         stmt_text(s, 1, query.data ? query.data : "\"\"", query.data ? query.len : 2);
         while ((rc = stmt_step(s, &e)) == 1 && n < TOP)
             rows[n++] = column_int(s, 0);
@@ -359,10 +360,11 @@ static void ablate(struct bench *b, struct memory *m)
         double value;
     } parts[] = {
 #define PART(f, v) {"  " #f " " #v, offsetof(struct memory_weights, f), v}
-        PART(before, 0), PART(before, 0.2), PART(before, 0.5), PART(after, 0), PART(after, 0.2),
-        PART(after, 0.6), PART(speaker, 0), PART(speaker, 0.2), PART(speaker, 0.8), PART(time, 0),
-        PART(time, 0.3), PART(question, 0), PART(question, 0.4), PART(b, 0.25), PART(b, 0.75),
-        PART(k1, 0.6), PART(k1, 1.8), PART(single, 0), PART(single, 0.15), PART(single, 0.6),
+        PART(before, 0),     PART(before, 0.2), PART(before, 0.5),  PART(after, 0),
+        PART(after, 0.2),    PART(after, 0.6),  PART(speaker, 0),   PART(speaker, 0.2),
+        PART(speaker, 0.8),  PART(time, 0),     PART(time, 0.3),    PART(question, 0),
+        PART(question, 0.4), PART(b, 0.25),     PART(b, 0.75),      PART(k1, 0.6),
+        PART(k1, 1.8),       PART(single, 0),   PART(single, 0.15), PART(single, 0.6),
     };
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         struct memory_weights w = memory_weights_default;

@@ -1,5 +1,10 @@
 #!/usr/bin/env python3
-"""Writes en.jsonl and zh.jsonl: long talks of two people over many sessions, and questions about them.
+"""Writes en.jsonl and zh.jsonl: long talks of two people over many sessions, with questions.
+
+What they are made of stands in facts.en.json and facts.zh.json. {S} is who a fact is about, {O} the
+other one, {x} a value. A fact has two ways to tell it, what the other says to it, a way to ask for
+each way to tell, and two ways that share hardly a word with it. What is "asked" is told as the
+answer to a question, and makes little sense without it.
 
 Deterministic. Each fact is told once, by one of the two (some by both, with different values); the
 talk in between uses the facts' words. Four talks a language, about 600 turns each:
@@ -17,9 +22,7 @@ import pathlib
 import random
 import sys
 
-import chinese
-import english
-
+HERE = pathlib.Path(__file__).parent
 TURNS = 600
 SESSION = 22
 BOTH_SHARE = 0.35  # of the facts are told by both
@@ -28,16 +31,16 @@ HARD_SHARE = 0.25  # of the questions share hardly a word with what was told
 
 def filler(rng, words, by, to):
     text = []
-    opener = rng.choice(words.OPENERS)
-    closer = rng.choice(words.CLOSERS)
-    first, second = rng.sample(words.MIDDLES, 2)
-    middle = first if rng.random() < 0.5 else first + ("，" if words.JOIN == "" else ", and ") + second
+    opener = rng.choice(words["openers"])
+    closer = rng.choice(words["closers"])
+    first, second = rng.sample(words["middles"], 2)
+    middle = first if rng.random() < 0.5 else first + words["and"] + second
     if not opener or opener[-1] not in ",，":
         middle = middle[0].upper() + middle[1:]
-    for part in (opener, middle + words.END, closer):
+    for part in (opener, middle + words["end"], closer):
         if part:
             text.append(part)
-    return words.JOIN.join(text).replace("{O}", to).replace("{S}", by)
+    return words["join"].join(text).replace("{O}", to).replace("{S}", by)
 
 
 def fill(texts, values):
@@ -49,7 +52,8 @@ def fill(texts, values):
 def tellings(rng, words, names):
     """(speaker, asked before or None, telling, reply or None, question) of each fact, shuffled."""
     told = []
-    for number, (values, tell, reply, ask) in enumerate(words.FACTS):
+    for number, fact in enumerate(words["facts"]):
+        values, tell, reply, ask = (fact[key] for key in ("values", "tell", "reply", "ask"))
         speakers = [0, 1] if rng.random() < BOTH_SHARE else [rng.randrange(2)]
         for k, (who, value) in enumerate(zip(speakers, rng.sample(values, len(speakers)))):
             way = (number + k) % 2
@@ -57,7 +61,8 @@ def tellings(rng, words, names):
             texts = fill([tell[way], reply, question],
                          {"{S}": names[who], "{O}": names[1 - who], "{x}": value})
             told.append((who, None, texts[0][0].upper() + texts[0][1:], texts[1], texts[2]))
-    for values, before, tell, ask in words.ASKED:
+    for fact in words["asked"]:
+        values, before, tell, ask = (fact[key] for key in ("values", "before", "tell", "ask"))
         who = rng.randrange(2)
         texts = fill([before, tell, ask[rng.randrange(2)]],
                      {"{S}": names[who], "{O}": names[1 - who], "{x}": rng.choice(values)})
@@ -87,7 +92,7 @@ def talk(rng, words, name, names):
             if reply is not None:
                 more = rng.random() < 0.4
                 after = filler(rng, words, names[who], names[1 - who]) if more else ""
-                lines.append((date, names[who], reply + (words.JOIN if more else "") + after))
+                lines.append((date, names[who], reply + (words["join"] if more else "") + after))
                 who = 1 - who
         else:
             for _ in range(3):
@@ -102,18 +107,19 @@ def talk(rng, words, name, names):
         yield {"ask": ask, "evidence": evidence}
 
 
-def write(path, words, seed, prefix):
+def write(place, prefix, seed):
     rng = random.Random(seed)
-    with open(path, "w", encoding="utf-8") as out:
-        for number, names in enumerate(words.NAMES):
+    words = json.loads((HERE / f"facts.{prefix}.json").read_text(encoding="utf-8"))
+    with open(place / f"{prefix}.jsonl", "w", encoding="utf-8") as out:
+        for number, names in enumerate(words["names"]):
             for line in talk(rng, words, f"{prefix}{number + 1}", names):
                 out.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
 def main():
-    place = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent)
-    write(place / "en.jsonl", english, 7, "en")
-    write(place / "zh.jsonl", chinese, 8, "zh")
+    place = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else HERE)
+    write(place, "en", 7)
+    write(place, "zh", 8)
 
 
 if __name__ == "__main__":
