@@ -46,6 +46,8 @@ int query_match(struct memory *m, const struct memory_query *q, struct query *qu
 /* The term's index in qu->terms, -1: not in the query. */
 int query_find(const struct query *qu, const char *term, size_t n);
 uint64_t query_hash(const char *bytes, size_t n, uint64_t seed);
+/* search.c: one short sentence that ends in a question mark. */
+bool search_only_asks(const char *text, size_t n);
 /* The row's entry or NULL. */
 const struct query_row *query_row_find(const struct query *qu, int64_t row);
 

@@ -14,8 +14,8 @@
  * - All else separates: punctuation, NULs, bytes that are no UTF-8.
  *
  * Terms consist of letters, digits and U+E000 only, so that SQLite's unicode61 tokenizer leaves
- * them as they are. Near-linear in the text; a term is at most SEGMENT_TERM_MAX bytes (longer runs are
- * cut there). One thread at a time may use a segmenter.
+ * them as they are. Near-linear in the text; a term is at most SEGMENT_TERM_MAX bytes (longer runs
+ * are cut there). One thread at a time may use a segmenter.
  */
 #ifndef HEARTH_MEMORY_SEGMENT_H
 #define HEARTH_MEMORY_SEGMENT_H
