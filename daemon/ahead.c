@@ -13,7 +13,7 @@
 #include "daemon/prepare.h"
 #include "daemon/window.h"
 
-static int count_jobs(const struct history *h)
+int ahead_jobs(const struct history *h)
 {
     int n = 0;
     for (const struct ahead *a = h->aheads; a; a = a->next)
@@ -119,7 +119,7 @@ static int warm(struct history *h, struct ahead *a, struct http_error *error)
 void ahead_warm(struct history *h, const char *owner, int64_t conversation, int64_t tip)
 {
     struct http_error error = {.status = 0};
-    if (is_on_it(h, conversation) || count_jobs(h) >= AHEAD_JOBS_MAX)
+    if (is_on_it(h, conversation) || ahead_jobs(h) >= AHEAD_JOBS_MAX)
         return;
     struct ahead *a = job_new(h, owner, conversation);
     if (!a)
@@ -215,7 +215,7 @@ void ahead_consider(struct history *h, const struct turn *t)
     if (t->params.context <= PLAN_ERROR || !s->is_on || s->has_failed || h->is_stopping ||
         !t->params.use_cache || t->finish == TURN_FAILED || t->window.n == 0)
         return;
-    if (is_on_it(h, s->conversation) || count_jobs(h) >= AHEAD_JOBS_MAX || !must_cut(h, t))
+    if (is_on_it(h, s->conversation) || ahead_jobs(h) >= AHEAD_JOBS_MAX || !must_cut(h, t))
         return;
     struct ahead *a = job_new(h, t->owner, s->conversation);
     if (!a)

@@ -31,6 +31,8 @@ void ahead_consider(struct history *h, const struct turn *t);
 /* Reads a conversation's window in force in the background, so that the next turn finds it warm:
  * after a cut by hand. */
 void ahead_warm(struct history *h, const char *owner, int64_t conversation, int64_t tip);
+/* How many are under way. */
+int ahead_jobs(const struct history *h);
 /* Ends the jobs of a conversation that goes, or all (0). */
 void ahead_cancel(struct history *h, int64_t conversation);
 

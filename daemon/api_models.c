@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "daemon/ahead.h"
 #include "daemon/config.h"
 #include "daemon/history.h"
 
@@ -244,7 +245,7 @@ int api_status(struct history *h, struct request *r, const struct route_args *ar
     } else {
         json_set_null(o, "model");
     }
-    json_set(o, "turns", status_turns(d));
+    json_set_int(json_set(o, "turns", status_turns(d)), "ahead", ahead_jobs(h));
     json_set(o, "tokens", status_tokens(d));
     json_set(o, "memory", status_memory(h));
     json_set(o, "disk", status_disk(h));

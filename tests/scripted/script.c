@@ -202,12 +202,28 @@ static int read_rules(const json *j, struct vocab *v, struct script *s, struct e
     return 0;
 }
 
+/* "6162 63": the bytes of both sides, in hex. */
+static int read_merge(const json *item, struct vocab *v, struct err *e)
+{
+    unsigned char left[VOCAB_PIECE_BYTES_MAX], right[VOCAB_PIECE_BYTES_MAX];
+    const char *s = json_str(item), *gap = s ? strchr(s, ' ') : NULL;
+    const size_t n_left = gap ? (size_t)(gap - s) / 2 : 0, n_right = gap ? strlen(gap + 1) / 2 : 0;
+    if (!n_left || !n_right || n_left + n_right > VOCAB_PIECE_BYTES_MAX ||
+        !hex_parse(s, (size_t)(gap - s), left, n_left) ||
+        !hex_parse(gap + 1, strlen(gap + 1), right, n_right)) {
+        return err_set(e, ERR_INVAL, "a merge must be two strings of hex digits, and a space");
+    }
+    return vocab_merge(v, (struct tok_str){(const char *)left, n_left},
+                       (struct tok_str){(const char *)right, n_right}, e);
+}
+
 static int read_top(const json *j, struct vocab *v, struct script *s, struct err *e)
 {
     static const char *const known[] = {"ctx",     "pace_us",       "prefill_us_per_token",
                                         "load_ms", "kv_layers",     "weights_bytes",
                                         "weights", "chat_template", "vocab",
-                                        "rules",   "default",       NULL};
+                                        "merges",  "rules",         "default",
+                                        NULL};
     const struct int_field ints[] = {
         {"ctx", 1, 1 << 20, &s->ctx},
         {"pace_us", 0, 60000000, &s->pace_us},
@@ -233,6 +249,9 @@ static int read_top(const json *j, struct vocab *v, struct script *s, struct err
     for (const json *it = json_first(json_get(j, "vocab", NULL)); it && !rc; it = json_next(it)) {
         int32_t id;
         rc = one_id(it, "pieces", v, &id, e);
+    }
+    for (const json *it = json_first(json_get(j, "merges", NULL)); it && !rc; it = json_next(it)) {
+        rc = read_merge(it, v, e);
     }
     return rc ? rc : read_rules(j, v, s, e);
 }

@@ -14,8 +14,8 @@ struct vocab {
     struct tok_str *bytes;  /* [n] what a token stands for */
     struct tok_str *pieces; /* [n] its spelling */
     int32_t *types;         /* [n] */
-    struct tok_str merges[64];
-    size_t n_merges;
+    struct tok_str *merges; /* [n_merges] */
+    size_t n_merges, cap_merges;
     int n, cap;
 };
 
@@ -123,23 +123,35 @@ static int find(const struct vocab *v, const char *bytes, size_t n)
     return -1;
 }
 
-static int push_merge(struct vocab *v, const char *left, const char *right, struct err *e)
+static bool grow_merges(struct vocab *v)
+{
+    const size_t cap = v->cap_merges ? 2 * v->cap_merges : 64;
+    struct tok_str *more = realloc(v->merges, cap * sizeof *more);
+    v->merges = more ? more : v->merges;
+    v->cap_merges = more ? cap : v->cap_merges;
+    return more != NULL;
+}
+
+int vocab_merge(struct vocab *v, struct tok_str left, struct tok_str right, struct err *e)
 {
     struct buf b;
-    int rc;
+    int32_t id;
+    if (v->n_merges == v->cap_merges && !grow_merges(v)) {
+        return err_set(e, ERR_NOMEM, "out of memory for the vocabulary");
+    }
     buf_init(&b, (size_t)8 * VOCAB_PIECE_BYTES_MAX);
-    spell(&b, left, strlen(left));
+    spell(&b, left.s, left.n);
     buf_char(&b, ' ');
-    spell(&b, right, strlen(right));
-    rc = take(&b, &v->merges[v->n_merges], e);
+    spell(&b, right.s, right.n);
+    int rc = take(&b, &v->merges[v->n_merges], e);
     if (rc) {
         return rc;
     }
     v->n_merges++;
-    buf_str(&b, left);
-    buf_str(&b, right);
+    buf_add(&b, left.s, left.n);
+    buf_add(&b, right.s, right.n);
     rc = buf_error(&b) ? err_set(e, ERR_NOMEM, "out of memory for the vocabulary")
-                       : push(v, b.data, b.len, TOK_NORMAL, e);
+                       : vocab_add(v, b.data, b.len, &id, e);
     buf_done(&b);
     return rc;
 }
@@ -156,7 +168,8 @@ static int fill(struct vocab *v, struct err *e)
         rc = push(v, controls[i], strlen(controls[i]), TOK_CONTROL, e);
     }
     for (size_t i = 0; i < sizeof merges / sizeof *merges && !rc; i++) {
-        rc = push_merge(v, merges[i].left, merges[i].right, e);
+        rc = vocab_merge(v, (struct tok_str){merges[i].left, strlen(merges[i].left)},
+                         (struct tok_str){merges[i].right, strlen(merges[i].right)}, e);
     }
     for (size_t i = 0; i < sizeof unmerged / sizeof *unmerged && !rc; i++) {
         rc = push(v, unmerged[i], strlen(unmerged[i]), TOK_NORMAL, e);
@@ -194,6 +207,7 @@ void vocab_free(struct vocab *v)
     free(v->bytes);
     free(v->pieces);
     free(v->types);
+    free(v->merges);
     free(v);
 }
 

@@ -32,6 +32,10 @@ void vocab_free(struct vocab *v);
 /* The id of the token of exactly these bytes (control tokens by their spelling); makes a new one
  * when there is none. ERR_LIMIT, ERR_INVAL (empty), ERR_NOMEM. */
 int vocab_add(struct vocab *v, const char *bytes, size_t n, int32_t *ret, struct err *e) MUST_USE;
+/* Text that has both next to each other encodes to the token of both; earlier merges go first, and
+ * both must be tokens already. ERR_LIMIT, ERR_NOMEM. */
+int vocab_merge(struct vocab *v, struct tok_str left, struct tok_str right,
+                struct err *e) MUST_USE;
 int vocab_size(const struct vocab *v);
 /* Adds pieces that no merge makes until there are n. */
 int vocab_fill(struct vocab *v, int n, struct err *e) MUST_USE;

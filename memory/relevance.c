@@ -1,0 +1,65 @@
+/* See relevance.h. */
+#include "memory/relevance.h"
+
+#include <string.h>
+
+#include "memory/internal.h"
+#include "memory/query.h"
+
+#define WORD_WEIGHT 2
+#define PAIR_WEIGHT 1
+#define ENOUGH 4 /* two words, four pairs: enough of a question of any length */
+#define TEXT_MAX ((size_t)64 << 10)
+
+static uint64_t term_hash(const struct segment *t)
+{
+    return query_hash(t->term, t->n, 0);
+}
+
+static size_t find(const struct relevance *r, uint64_t hash)
+{
+    size_t i = 0;
+    while (i < r->n && r->terms[i] != hash)
+        i++;
+    return i;
+}
+
+static bool add(void *user, const struct segment *t)
+{
+    struct relevance *r = user;
+    const bool counts = t->kind == SEGMENT_PAIR || (t->kind == SEGMENT_WORD && t->n > 1);
+    const uint64_t hash = term_hash(t);
+    if (t->is_stop || !counts || find(r, hash) < r->n)
+        return true;
+    r->terms[r->n] = hash;
+    r->weights[r->n] = t->kind == SEGMENT_PAIR ? PAIR_WEIGHT : WORD_WEIGHT;
+    r->total += r->weights[r->n++];
+    return r->n < RELEVANCE_TERMS_MAX;
+}
+
+void relevance_init(struct relevance *r, struct memory *m, const char *question, size_t n)
+{
+    r->m = m;
+    r->n = 0;
+    r->total = 0;
+    segment_walk(m->index.segmenter, question, n < TEXT_MAX ? n : TEXT_MAX, add, r);
+}
+
+static bool mark(void *user, const struct segment *t)
+{
+    struct relevance *r = user;
+    const size_t i = find(r, term_hash(t));
+    if (i < r->n)
+        r->is_shared[i] = true;
+    return true;
+}
+
+bool relevance_of(struct relevance *r, const char *text, size_t n)
+{
+    unsigned shared = 0;
+    memset(r->is_shared, 0, sizeof r->is_shared);
+    segment_walk(r->m->index.segmenter, text, n < TEXT_MAX ? n : TEXT_MAX, mark, r);
+    for (size_t i = 0; i < r->n; i++)
+        shared += r->is_shared[i] ? r->weights[i] : 0;
+    return shared >= ENOUGH || (r->total > 0 && 4 * shared > r->total);
+}

@@ -1,0 +1,29 @@
+/*
+ * Whether a text says anything to a question, from the words that they share: for what is to be
+ * quoted. Ranks say which text is best; this says whether the best is any good.
+ */
+#ifndef HEARTH_MEMORY_RELEVANCE_H
+#define HEARTH_MEMORY_RELEVANCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "memory/memory.h"
+
+#define RELEVANCE_TERMS_MAX 256 /* of a question; what follows isn't looked at */
+
+struct relevance {
+    struct memory *m;
+    uint64_t terms[RELEVANCE_TERMS_MAX]; /* [n], hashes */
+    uint8_t weights[RELEVANCE_TERMS_MAX]; /* a word's 2, a pair of CJK characters' 1 */
+    bool is_shared[RELEVANCE_TERMS_MAX]; /* scratch */
+    size_t n;
+    unsigned total;
+};
+/* The terms of a question, stop words aside. History thread. */
+void relevance_init(struct relevance *r, struct memory *m, const char *question, size_t n);
+/* More than a quarter of them, or a few, are in the text. False for a question without terms. */
+bool relevance_of(struct relevance *r, const char *text, size_t n);
+
+#endif
