@@ -1,0 +1,51 @@
+/*
+ * Ranking in memory alone: which of some texts another one is about. For a client that sends its
+ * whole conversation with each request; what is stored is searched by search.h.
+ *
+ *     bm25_read    text → its terms (segment.h), once for each text
+ *     bm25_add     its terms → the index: from now on it can be found
+ *     bm25_ask     the best of what was added, for the terms of one text
+ *
+ * Score: BM25 with the weights of search.h, over the texts that were added by then; of a hit's score
+ * the texts beside it get a share, a text that only asks gets less. Stop words don't count, unless
+ * there is nothing else. Each distinct text once, the newest of them, and never one that equals the
+ * asking one.
+ *
+ * Pure: no clock, no randomness; the same calls in the same order give the same hits. Source:
+ * Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009.
+ */
+#ifndef HEARTH_MEMORY_BM25_H
+#define HEARTH_MEMORY_BM25_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+
+/* Of a longer text its beginning. */
+#define BM25_TEXT_MAX ((size_t)8 << 10)
+#define BM25_HITS_MAX 64
+
+struct bm25;
+
+/* For texts 0 … n_texts - 1. NULL: out of memory. */
+struct bm25 *bm25_new(size_t n_texts);
+void bm25_free(struct bm25 *b); /* NULL is fine */
+
+/* Notes the terms of text i; the text isn't needed afterwards. A second time does nothing.
+ * ERR_NOMEM. */
+int bm25_read(struct bm25 *b, size_t i, const char *text, size_t n, struct err *e) MUST_USE;
+/* Text i, which was read, can be found. A second time does nothing. ERR_NOMEM. */
+int bm25_add(struct bm25 *b, size_t i, struct err *e) MUST_USE;
+
+struct bm25_hit {
+    size_t text;
+    double score; /* > 0 */
+};
+/*
+ * What fits text i, which was read: at most `max` (<= BM25_HITS_MAX) hits, best first, ties by the
+ * newer text. skip[n_texts] (may be NULL): those that are no hits. Returns how many.
+ */
+size_t bm25_ask(struct bm25 *b, size_t i, const bool *skip, struct bm25_hit *ret, size_t max);
+
+#endif
