@@ -66,6 +66,26 @@ bool context_keeps_facts(enum plan_strategy s);
  * message: before the words of window message `at`. c->injected gets the whole. */
 int context_inject(struct context *c, size_t at, struct http_error *ret_error) MUST_USE;
 
+/* ---- context_quote.c ---- */
+
+struct memory_query;
+struct memory_hits;
+/* "User", "Assistant", "System" */
+const char *context_speaker(enum memory_role role);
+struct context_quoting {
+    const struct history *h;
+    const struct memory_query *q; /* the question: its text */
+    const struct memory_hits *hits; /* created_at 0: quoted without a date */
+    int budget; /* tokens */
+};
+struct context_quote {
+    size_t hit; /* of hits */
+    int tokens;
+};
+/* Appends the hits that are worth it, at most max, and says which. buf_error tells failures. */
+size_t context_quote(const struct context_quoting *asked, struct buf *text,
+                     struct context_quote *ret, size_t max);
+
 /* ---- context_cut.c ---- */
 
 struct context_cut {
@@ -85,7 +105,8 @@ struct context_cut {
  */
 int context_cut_make(const struct context_cut *c, struct memory_cut *ret,
                      struct http_error *ret_error) MUST_USE;
-/* What leaves by the plan, as `said` (in t's arena), for who writes the summary. */
+/* What the head of a cut may take. Tokens. */
+int context_wished_head(const struct history *h, enum plan_strategy s);
 
 /* ---- context_head.c ---- */
 

@@ -153,9 +153,9 @@ static int make_items(struct cutting *k, struct http_error *ret)
 
 /* ---- from the plan to rows ---- */
 
-static int rows_init(struct cutting *k, struct memory_rows *r)
+static int rows_init(struct cutting *k, struct memory_rows *r, size_t n_more)
 {
-    r->v = arena_array(&k->c->t->arena, k->c->t->window.n + 1, sizeof *r->v);
+    r->v = arena_array(&k->c->t->arena, k->c->t->window.n + n_more + 1, sizeof *r->v);
     r->n = 0;
     return r->v ? 0 : ERR_NOMEM;
 }
@@ -200,14 +200,30 @@ static void leave(struct cutting *k, size_t i)
                 k->items[i].tokens);
 }
 
+/* What the cut before this one took out of the middle, of what this one still reaches: it doesn't
+ * come back. */
+static void carry_on(const struct memory_rows *old, int64_t first, struct memory_rows *to)
+{
+    for (size_t i = 0; i < old->n; i++)
+        if (old->v[i] >= first)
+            rows_add(to, old->v[i]);
+}
+
 /* Messages: stay where they are, leave, or go on in the head as pins. */
 static int sort_messages(struct cutting *k, struct memory_cut *cut)
 {
     const struct turn_window *w = &k->c->t->window;
+    const struct memory_cut *old = &w->cut;
     size_t first;
-    if (rows_init(k, &cut->system) || rows_init(k, &cut->dropped) || rows_init(k, &cut->bare))
+    if (rows_init(k, &cut->system, 0) ||
+        rows_init(k, &cut->dropped, w->has_cut ? old->dropped.n : 0) ||
+        rows_init(k, &cut->bare, w->has_cut ? old->bare.n : 0))
         return ERR_NOMEM;
     cut->first = first_of(k, &first);
+    if (w->has_cut) {
+        carry_on(&old->dropped, cut->first, &cut->dropped);
+        carry_on(&old->bare, cut->first, &cut->bare);
+    }
     if (first == k->n)
         rows_add(&cut->dropped, cut->first);
     for (size_t i = 0; i < k->n; i++) {
@@ -271,13 +287,13 @@ static int make_head(struct cutting *k, struct memory_cut *cut, struct http_erro
     return e.code;
 }
 
-static int wished_head(const struct context_cut *c)
+int context_wished_head(const struct history *h, enum plan_strategy s)
 {
     int n = 0;
-    if (context_keeps_facts(c->strategy))
-        n += context_share(c->h, CONTEXT_FACTS_PERCENT, CONTEXT_FACTS_TOKENS_MAX);
-    if (context_summarises(c->strategy))
-        n += context_share(c->h, CONTEXT_SUMMARY_PERCENT, CONTEXT_SUMMARY_TOKENS_MAX);
+    if (context_keeps_facts(s))
+        n += context_share(h, CONTEXT_FACTS_PERCENT, CONTEXT_FACTS_TOKENS_MAX);
+    if (context_summarises(s))
+        n += context_share(h, CONTEXT_SUMMARY_PERCENT, CONTEXT_SUMMARY_TOKENS_MAX);
     return n;
 }
 
@@ -292,7 +308,7 @@ int context_cut_make(const struct context_cut *c, struct memory_cut *ret,
     int rc = make_items(&k, ret_error);
     if (rc)
         return rc;
-    budget.head_tokens = wished_head(c);
+    budget.head_tokens = context_wished_head(c->h, c->strategy);
     const struct plan_window window = {.v = k.items, .n = k.n};
     if ((rc = plan_cut(&window, &budget, c->strategy, &k.plan, &c->t->arena, &e))) {
         http_error_set(ret_error, 400, rc == ERR_LIMIT ? "context_length_exceeded" : "plan_failed",

@@ -19,19 +19,14 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "daemon/window.h"
 #include "memory/facts.h"
-#include "memory/relevance.h"
 #include "memory/search.h"
 
 #define QUOTES_MAX 16
-#define QUOTE_BYTES_MAX 600 /* of one message; a longer one is shown around the words that match */
-#define QUOTE_BYTES_MIN 80  /* a shorter piece says nothing */
-#define NEIGHBOUR_SCORE 0.3 /* of the best hit's: a message that is a hit by those around it alone */
 #define INJECTED_BYTES_MAX (256u << 10)
 
 struct injection {
@@ -46,11 +41,6 @@ static int out_of_memory(struct http_error *ret)
 {
     http_error_set(ret, 500, "out_of_memory", NULL, "out of memory for the turn's context");
     return ERR_NOMEM;
-}
-
-static const char *speaker_of(enum memory_role role)
-{
-    return role == MEMORY_ASSISTANT ? "Assistant" : role == MEMORY_SYSTEM ? "System" : "User";
 }
 
 static void add_source(struct injection *in, enum memory_source_kind kind, int64_t row, int tokens)
@@ -105,7 +95,7 @@ static void add_pin(struct injection *in, const struct memory_pin *pin)
         buf_str(&in->text, "[To keep in mind]\n");
     buf_str(&in->text, "- ");
     if (pin->message)
-        buf_printf(&in->text, "%s: ", speaker_of(pin->role));
+        buf_printf(&in->text, "%s: ", context_speaker(pin->role));
     buf_add(&in->text, pin->text, pin->n_text);
     buf_char(&in->text, '\n');
     if (buf_error(&in->text))
@@ -229,96 +219,19 @@ static int recalled_tokens(const struct turn_window *w)
     return n;
 }
 
-struct quoting {
-    struct context *c;
-    const struct memory_query *q;
-    struct relevance relevance;
-    bool is_best_relevant; /* the hit of the highest score */
-    double best;
-    struct buf line;
-    int tokens; /* of it; < 0: out of memory */
-    bool is_cut; /* shorter than wished: the budget was small */
-};
-
-/* One quote, a line, with at most n_max bytes of the message. */
-static void write_line(struct quoting *k, const struct memory_hit *hit, size_t n_max)
-{
-    char date[32];
-    const time_t when = (time_t)hit->created_at;
-    struct tm tm;
-    struct buf *line = &k->line;
-    buf_clear(line);
-    buf_printf(line, "- %s", speaker_of(hit->role));
-    if (gmtime_r(&when, &tm) && strftime(date, sizeof date, "%Y-%m-%d", &tm))
-        buf_printf(line, ", %s", date);
-    buf_str(line, ": \"");
-    if (hit->n_text <= n_max)
-        buf_add(line, hit->text, hit->n_text);
-    else
-        memory_snippet(k->c->h->memory, k->q, hit, n_max, line);
-    buf_str(line, "\"\n");
-    k->tokens = buf_error(line) ? -1 : window_count(k->c->h, line->data, line->len);
-}
-
-/* The quote, or as much of it as the budget takes; false: nothing. */
-static bool write_quote(struct quoting *k, const struct memory_hit *hit, int budget)
-{
-    size_t n = hit->n_text < QUOTE_BYTES_MAX ? hit->n_text : QUOTE_BYTES_MAX;
-    write_line(k, hit, n);
-    k->is_cut = k->tokens > budget;
-    while (k->tokens > budget && n > QUOTE_BYTES_MIN) {
-        const size_t fewer = n * (size_t)(budget > 0 ? budget : 0) / (size_t)k->tokens * 9 / 10;
-        n = fewer < QUOTE_BYTES_MIN ? QUOTE_BYTES_MIN : fewer;
-        write_line(k, hit, n);
-    }
-    return k->tokens >= 0 && k->tokens <= budget;
-}
-
-static bool is_worth(struct quoting *k, const struct memory_hit *hit)
-{
-    if (hit->why & MEMORY_WHY_MEANING || relevance_of(&k->relevance, hit->text, hit->n_text))
-        return true;
-    const struct plan_text text = {
-        .kind = hit->role == MEMORY_USER ? PLAN_USER : PLAN_ASSISTANT,
-        .text = hit->text,
-        .n_text = hit->n_text,
-    };
-    return !(hit->why & MEMORY_WHY_TERMS) && k->is_best_relevant &&
-           hit->score >= NEIGHBOUR_SCORE * k->best && plan_value(&text) >= PLAN_VALUE_LOW;
-}
-
-#define QUOTES_HEAD "[From earlier in this conversation]\n"
-
 /* As many of the hits as the budget takes, in rank order. */
 static void add_quotes(struct injection *in, const struct memory_query *q,
                        const struct memory_hits *hits, int budget)
 {
     struct context *c = in->c;
-    struct quoting k = {.c = c, .q = q};
-    const size_t n_before = in->n;
-    if (hits->n == 0)
-        return;
-    buf_init(&k.line, INJECTED_BYTES_MAX);
-    relevance_init(&k.relevance, c->h->memory, q->text, q->n_text);
-    k.best = hits->v[0].score;
-    k.is_best_relevant = relevance_of(&k.relevance, hits->v[0].text, hits->v[0].n_text);
-    budget -= window_count(c->h, QUOTES_HEAD "\n", sizeof QUOTES_HEAD);
-    for (size_t i = 0; i < hits->n && !k.is_cut && in->n < MEMORY_SOURCES_MAX; i++) {
-        const struct memory_hit *hit = &hits->v[i];
-        if (!is_worth(&k, hit))
-            continue;
-        if (!write_quote(&k, hit, budget))
-            break;
-        budget -= k.tokens;
-        if (in->n == n_before)
-            buf_str(&in->text, QUOTES_HEAD);
-        buf_add(&in->text, k.line.data, k.line.len);
-        add_source(in, MEMORY_RECALLED, hit->row, k.tokens);
-        receipt_add(c->t, &c->t->receipt.recalled_new, hit->id, k.tokens);
+    struct context_quote quotes[QUOTES_MAX];
+    const struct context_quoting asked = {.h = c->h, .q = q, .hits = hits, .budget = budget};
+    const size_t n = context_quote(&asked, &in->text, quotes, QUOTES_MAX);
+    for (size_t i = 0; i < n; i++) {
+        const struct memory_hit *hit = &hits->v[quotes[i].hit];
+        add_source(in, MEMORY_RECALLED, hit->row, quotes[i].tokens);
+        receipt_add(c->t, &c->t->receipt.recalled_new, hit->id, quotes[i].tokens);
     }
-    if (in->n > n_before)
-        buf_char(&in->text, '\n');
-    buf_done(&k.line);
 }
 
 /* An error of recall never fails the turn: there is less to read then, and the log says so. */

@@ -1,0 +1,4 @@
+/*
+ * See context.h.
+ */
+#include "daemon/context.h"
