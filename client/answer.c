@@ -10,12 +10,16 @@
 #include "base/clock.h"
 #include "client/chat.h"
 #include "client/term.h"
+#include "client/window.h"
+
+#define RECEIPT_LINE_BYTES 1024
 
 struct answering {
     struct chat *chat;
     bool is_begun, is_done, ends_with_newline;
     int64_t begun_ms;
     int64_t to_read; /* prompt tokens, 0: not known */
+    json *receipt;   /* the newest that came, of this turn */
 };
 
 static int64_t count(const json *object, const char *key)
@@ -31,6 +35,32 @@ static void note_work(struct answering *a, const json *response)
     const json *cache = json_get(hearth, "cache", NULL);
     a->to_read =
         cache ? count(cache, "computed") : count(json_get(hearth, "receipt", NULL), "used");
+}
+
+static void keep_receipt(struct answering *a, const json *response)
+{
+    const json *receipt = json_get(json_get(response, "hearth", NULL), "receipt", NULL);
+    if (!receipt)
+        return;
+    json_free(a->receipt);
+    a->receipt = json_copy(receipt);
+}
+
+/* What became of the window, when something did; of stopped and failed answers, too. */
+static void note_receipt(struct answering *a)
+{
+    struct chat *chat = a->chat;
+    struct buf b;
+    buf_init(&b, RECEIPT_LINE_BYTES);
+    receipt_write(a->receipt, chat->receipt, &b);
+    if (b.len && !buf_error(&b) && !chat->client->is_json)
+        term_say("· %s", b.data);
+    buf_done(&b);
+    if (!a->receipt)
+        return;
+    json_free(chat->receipt);
+    chat->receipt = a->receipt;
+    a->receipt = NULL;
 }
 
 static int print_delta(struct answering *a, const char *text)
@@ -56,6 +86,7 @@ static int on_event(void *ctx, const char *event, const json *data)
     const json *response = json_get(data, "response", NULL);
     if (!strcmp(type, "response.output_text.delta"))
         return print_delta(a, json_str(json_get(data, "delta", NULL)));
+    keep_receipt(a, response);
     if (!strcmp(type, "response.in_progress"))
         note_work(a, response);
     if (!strcmp(type, "response.completed") || !strcmp(type, "response.incomplete") ||
@@ -113,7 +144,9 @@ static bool has_failed(const json *response)
 static json *request_body(const struct chat *chat, const char *text, size_t n, const char *parent)
 {
     json *body = json_object();
-    ask_options_write(&chat->options, body, "max_output_tokens");
+    struct ask_options options = chat->options;
+    options.context = NULL; /* the conversation has it */
+    ask_options_write(&options, body, "max_output_tokens");
     json_set_str(body, "conversation", chat->id);
     if (text)
         json_set_strn(body, "input", text, n);
@@ -147,6 +180,8 @@ int chat_send(struct chat *chat, const char *text, size_t n, const char *parent)
         return EXIT_REFUSED; /* term_end says why */
     if (code == EXIT_INTERRUPTED)
         term_note("[stopped]");
+    note_receipt(&a);
+    json_free(a.receipt);
     if (code && is_new && s.status >= 400)
         chat_abandon(chat);
     if (code)

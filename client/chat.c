@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "client/term.h"
+#include "client/window.h"
 
 #define SHOWN_ITEMS 6     /* of a conversation that is opened */
 #define QUESTION_ITEMS 50 /* the last question is among so many newest, or there is none */
@@ -33,6 +34,7 @@ void chat_done(struct chat *chat)
     free(chat->system);
     free(chat->model);
     json_free(chat->last);
+    json_free(chat->receipt);
     *chat = (struct chat){0};
 }
 
@@ -42,6 +44,8 @@ void chat_new(struct chat *chat, const char *system)
     chat->id = NULL;
     json_free(chat->last);
     chat->last = NULL;
+    json_free(chat->receipt);
+    chat->receipt = NULL;
     chat->n_turns = chat->prompt_tokens = chat->cached_tokens = chat->completion_tokens = 0;
     if (system) {
         free(chat->system);
@@ -112,6 +116,14 @@ static int show_end(struct chat *chat)
     return 0;
 }
 
+/* --context is the conversation's from now on. */
+static int set_strategy(struct chat *chat)
+{
+    if (!chat->options.context)
+        return 0;
+    return window_set_quietly(chat->client, chat->id, chat->options.context, NULL);
+}
+
 int chat_open(struct chat *chat, const char *name)
 {
     char *whole = NULL;
@@ -129,6 +141,8 @@ int chat_open(struct chat *chat, const char *name)
         term_note("%s: %.200s", chat->id, conversation_title(j));
         code = show_end(chat);
     }
+    if (!code)
+        code = set_strategy(chat);
     json_free(j);
     free(whole);
     return code;
@@ -165,6 +179,8 @@ int chat_begin(struct chat *chat)
     const char *id = code ? NULL : json_str(json_get(made, "id", NULL));
     chat->id = id ? strdup(id) : NULL;
     json_free(made);
+    if (!code && chat->id && (code = set_strategy(chat)))
+        chat_abandon(chat);
     if (code || chat->id)
         return code;
     return api_fail(chat->client, EXIT_REFUSED, "bad_reply", "the daemon made no conversation");

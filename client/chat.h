@@ -16,6 +16,7 @@ struct chat {
     char *system; /* system text for a new one, NULL: the model's default */
     char *model;  /* that the daemon runs */
     json *last;   /* the newest response object: usage, hearth */
+    json *receipt; /* of the newest turn of this conversation, whatever became of it; or NULL */
     int64_t n_turns, prompt_tokens, cached_tokens, completion_tokens;
 };
 

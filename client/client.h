@@ -71,10 +71,16 @@ int cmd_models(struct client *c, int argc, char **argv);
 int cmd_verify(struct client *c, int argc, char **argv);
 int cmd_cache(struct client *c, int argc, char **argv);
 int cmd_stats(struct client *c, int argc, char **argv);
+int cmd_context(struct client *c, int argc, char **argv);
+int cmd_cut(struct client *c, int argc, char **argv);
+int cmd_summary(struct client *c, int argc, char **argv);
+int cmd_search(struct client *c, int argc, char **argv);
 int cmd_status(struct client *c, int argc, char **argv);
 
 extern const struct option_row chat_command_options[], list_command_options[],
-    export_command_options[], replay_command_options[], cache_command_options[], stats_command_options[];
+    export_command_options[], replay_command_options[], cache_command_options[], stats_command_options[],
+    context_command_options[], cut_command_options[], summary_command_options[],
+    search_command_options[];
 
 /* Prints "hearth: text" and usage's hint; returns EXIT_USAGE. */
 int usage_error(const struct command *cmd, const char *fmt, ...)

@@ -15,8 +15,11 @@
 #include "client/api.h"
 #include "client/options.h"
 #include "client/term.h"
+#include "client/window.h"
 
 #define ASK_TEXT_MAX ((size_t)8 << 20)
+#define RECEIPT_LINE_BYTES 1024
+
 struct asking {
     struct client *client;
     struct buf answer;
@@ -142,6 +145,17 @@ static void on_idle(void *ctx)
         term_waiting(clock_ms() - a->begun_ms, (int64_t)json_double(used));
 }
 
+/* What left the window, if anything did. */
+static void note_receipt(const struct asking *a)
+{
+    struct buf b;
+    buf_init(&b, RECEIPT_LINE_BYTES);
+    receipt_write(json_get(a->hearth, "receipt", NULL), NULL, &b);
+    if (b.len && !buf_error(&b) && !a->client->is_json)
+        term_say("· %s", b.data);
+    buf_done(&b);
+}
+
 static int print_json(struct asking *a)
 {
     json *j = json_object();
@@ -186,10 +200,12 @@ static int ask(struct client *c, const struct ask_options *o, const struct buf *
     term_progress_end();
     if (!c->is_json && a.answer.len && a.answer.data[a.answer.len - 1] != '\n')
         putchar('\n');
-    if (!term_flush())
+    if (!term_flush()) {
         code = EXIT_REFUSED; /* term_end says why */
-    else if (!code)
-        code = finish(&a, o);
+    } else {
+        note_receipt(&a);
+        code = code ? code : finish(&a, o);
+    }
     json_free(a.usage);
     json_free(a.hearth);
     free(a.model);

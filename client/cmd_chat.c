@@ -11,15 +11,8 @@
 #include "base/file.h"
 #include "base/paths.h"
 #include "base/utf8.h"
-#include "client/chat.h"
-#include "client/line.h"
+#include "client/slash.h"
 #include "client/term.h"
-
-struct session {
-    struct chat chat;
-    struct line *line;
-    bool is_over;
-};
 
 /* A slash command: `rest` is what follows its name, without blanks before. Results are exit codes;
  * none of them ends a person's chat. */
@@ -57,7 +50,7 @@ static int slash_help(struct session *s, const char *rest)
     (void)s;
     (void)rest;
     for (const struct slash *p = slashes; p->name; p++)
-        printf("  %-16s %s\n", p->name, p->summary);
+        printf("  %-20s %s\n", p->name, p->summary);
     puts("  A line that ends in \\ goes on in the next. Ctrl-C stops an answer, Ctrl-D leaves.");
     return 0;
 }
@@ -198,6 +191,14 @@ static const struct slash slashes[] = {
      "begin a conversation with this system text; without TEXT: show it"},
     {"/regen", slash_regen, "answer the last question again"},
     {"/edit [TEXT]", slash_edit, "ask the last question in other words"},
+    {"/context [STRATEGY]", slash_context,
+     "the window as it is; with STRATEGY: what to do when it is full"},
+    {"/cut", slash_cut, "make room now"},
+    {"/summary [edit]", slash_summary, "what stands for the turns that left"},
+    {"/pin [N|last]", slash_pin, "keep a message in the window: the N-th from the end, or the last"},
+    {"/unpin [N|last]", slash_unpin, "let go of the N-th pin of /pins, or the last"},
+    {"/pins", slash_pins, "what is pinned"},
+    {"/remember TEXT", slash_remember, "keep a note in the window"},
     {"/stats", slash_stats, "what the last turn cost, and what the cache saved"},
     {"/help", slash_help, "this list"},
     {"/quit", slash_quit, "leave"},

@@ -206,6 +206,22 @@ int conversation_resolve(struct client *c, const char *what, char **ret)
     return api_fail(c, EXIT_NOT_FOUND, "not_found", "there is no conversation '%s'", what);
 }
 
+int conversation_choose(struct client *c, const char *what, char **ret)
+{
+    if (what)
+        return conversation_resolve(c, what, ret);
+    json *page = NULL;
+    int code = conversation_page(c, "desc", 1, NULL, &page);
+    const char *id = json_str(json_get(json_first(json_get(page, "data", NULL)), "id", NULL));
+    char *chosen = id ? strdup(id) : NULL;
+    json_free(page);
+    if (code || chosen) {
+        *ret = chosen;
+        return code;
+    }
+    return api_fail(c, EXIT_NOT_FOUND, "not_found", "there is no conversation yet");
+}
+
 void format_time(double seconds, char ret[20])
 {
     bool is_sane = seconds >= 0 && seconds < 253402300800.0; /* the year 10000 */

@@ -31,6 +31,8 @@ int conversation_items(struct client *c, const char *id,
  */
 #define CONVERSATION_PREFIX_MIN 4
 int conversation_resolve(struct client *c, const char *what, char **ret);
+/* The same; NULL: the one used last. */
+int conversation_choose(struct client *c, const char *what, char **ret);
 /* How `what` is to be read: */
 enum conversation_name { NAME_BAD, NAME_WHOLE, NAME_PREFIX, NAME_NUMBER };
 enum conversation_name conversation_name(const char *what, int64_t *ret_number);

@@ -44,11 +44,16 @@ bool term_can_move(void)
     return term_is_tty(STDERR_FILENO) && term && *term && strcmp(term, "dumb");
 }
 
-/* And may be coloured (no-color.org). */
+/* NO_COLOR: no-color.org. */
+bool term_has_style(FILE *f)
+{
+    const char *term = getenv("TERM"), *no = getenv("NO_COLOR");
+    return term_is_tty(fileno(f)) && term && *term && strcmp(term, "dumb") && !(no && *no);
+}
+
 static bool has_style(void)
 {
-    const char *no = getenv("NO_COLOR");
-    return term_can_move() && !(no && *no);
+    return term_has_style(stderr);
 }
 
 void term_progress(const char *what, double done)
@@ -144,7 +149,7 @@ static size_t fitting(const char *s, size_t n, size_t max_columns)
     return n;
 }
 
-void term_line(FILE *f, const char *text, size_t max_columns)
+static void write_line(FILE *f, const char *text, size_t max_columns, bool is_cut)
 {
     struct buf b;
     buf_init(&b, CLEAN_MAX);
@@ -153,7 +158,7 @@ void term_line(FILE *f, const char *text, size_t max_columns)
         if (b.data[i] == '\n' || b.data[i] == '\t')
             b.data[i] = ' ';
     const char *s = b.data ? b.data : "";
-    if (term_is_tty(fileno(f)) && utf8_width(s, b.len) > max_columns) {
+    if (is_cut && utf8_width(s, b.len) > max_columns) {
         term_write(f, s, fitting(s, b.len, max_columns > 1 ? max_columns - 1 : 1));
         term_write(f, "…", strlen("…"));
     } else {
@@ -162,19 +167,42 @@ void term_line(FILE *f, const char *text, size_t max_columns)
     buf_done(&b);
 }
 
-void term_note(const char *fmt, ...)
+void term_line(FILE *f, const char *text, size_t max_columns)
+{
+    write_line(f, text, max_columns, term_is_tty(fileno(f)));
+}
+
+void term_words(FILE *f, const char *text, size_t max_columns)
+{
+    write_line(f, text, max_columns, true);
+}
+
+static void say_dimly(const char *fmt, va_list ap)
 {
     char text[NOTE_MAX];
-    if (!term_is_tty(STDERR_FILENO))
-        return;
-    va_list ap;
-    va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
     bool is_dim = has_style();
     fputs(is_dim ? "\033[2m" : "", stderr);
     term_text(stderr, text, strlen(text));
     fputs(is_dim ? "\033[0m\n" : "\n", stderr);
+}
+
+void term_note(const char *fmt, ...)
+{
+    va_list ap;
+    if (!term_is_tty(STDERR_FILENO))
+        return;
+    va_start(ap, fmt);
+    say_dimly(fmt, ap);
+    va_end(ap);
+}
+
+void term_say(const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    say_dimly(fmt, ap);
+    va_end(ap);
 }
 
 static bool has_no_reader(void)

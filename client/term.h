@@ -36,8 +36,15 @@ void term_text(FILE *f, const char *text, size_t n);
 /* The same on one line, newlines and tabs as blanks, cut to max_columns with "…" when f is a
  * terminal. */
 void term_line(FILE *f, const char *text, size_t max_columns);
+/* The same, cut everywhere: the first words of something long. */
+void term_words(FILE *f, const char *text, size_t max_columns);
+/* Whether what goes to f may be coloured: a terminal that knows how, and no NO_COLOR. */
+bool term_has_style(FILE *f);
 /* One dim line on stderr, when that is a terminal; cleaned. */
 void term_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* The same, and plain where stderr is no terminal. */
+void term_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* Flushes stdout. false, from then on always: it can't be written; nothing more should be. */
 bool term_flush(void);
