@@ -1,11 +1,12 @@
 /*
  * POST /v1/chat/completions: stateless. The whole conversation comes with the request and no
  * conversation is made; only the ids of each answer are kept, by a hash chain over what led to it,
- * so that the client's copy of our own words is read as the tokens we wrote.
+ * so that the client's copy of our own words is read as the tokens we wrote. What doesn't fit the
+ * window is refused, unless hearth.context asks for a strategy (daemon/context_resent.c).
  */
 #include "daemon/body.h"
+#include "daemon/context.h"
 #include "daemon/history.h"
-#include "daemon/prepare.h"
 #include "daemon/wire.h"
 
 static const struct body_refusal refusals[] = {
@@ -51,8 +52,11 @@ int api_chat(struct history *h, struct request *r, const struct route_args *args
         rc = ERR_NOMEM;
         goto done;
     }
-    if ((rc = read_body(o, h, r, t, ret)) || (rc = prepare_replies(h, t, ret)) ||
-        (rc = prepare_prompt(h, t, ret)))
+    if ((rc = read_body(o, h, r, t, ret)))
+        goto done;
+    if (t->params.context == PLAN_UNSET)
+        t->params.context = PLAN_ERROR;
+    if ((rc = context_resent(h, t, 0, ret)))
         goto done;
     history_submit(h, t);
     t = NULL;

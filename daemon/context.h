@@ -86,6 +86,14 @@ struct context_quote {
 size_t context_quote(const struct context_quoting *asked, struct buf *text,
                      struct context_quote *ret, size_t max);
 
+/* ---- context_resent.c ---- */
+
+/* The whole conversation came with the request and is in t->window, the first n_before of its
+ * messages aside (instructions), which the request's count doesn't name; t->params.context is set.
+ * Leaves the window in t->window and t->prompt, as context_prepare does; stores nothing. */
+int context_resent(struct history *h, struct turn *t, size_t n_before,
+                   struct http_error *ret_error) MUST_USE;
+
 /* ---- context_cut.c ---- */
 
 struct context_cut {

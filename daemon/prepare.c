@@ -111,13 +111,20 @@ static int reply_ids(struct history *h, struct turn *t, size_t i, struct http_er
 
 int prepare_replies(struct history *h, struct turn *t, struct http_error *ret_error)
 {
+    return prepare_replies_of(h, t, NULL, ret_error);
+}
+
+int prepare_replies_of(struct history *h, struct turn *t, const bool *wanted,
+                       struct http_error *ret_error)
+{
     for (size_t i = 0; i < t->window.n; i++) {
         const struct chat_message *m = &t->window.v[i];
         memory_chain(t->store.chain, prepare_role(m->role), m->text, m->n_text);
         if (m->role == CHAT_USER && t->who == 0)
             memcpy(&t->who, t->store.chain,
                    sizeof t->who); /* a stateless conversation is how it began */
-        int rc = m->role == CHAT_ASSISTANT ? reply_ids(h, t, i, ret_error) : 0;
+        const bool is_wanted = m->role == CHAT_ASSISTANT && (!wanted || wanted[i]);
+        int rc = is_wanted ? reply_ids(h, t, i, ret_error) : 0;
         if (rc)
             return rc;
     }

@@ -3,7 +3,7 @@
  * stored. Each step returns 0, or a negative code with *ret_error filled (the caller frees the turn
  * and returns the code). The order is the one in DESIGN: a refused request has stored nothing.
  *
- *   chat:        prepare_add … ─ prepare_replies ─ prepare_prompt ─ history_submit
+ *   chat:        prepare_add … ─ context_resent ─ history_submit
  *   responses:   context_prepare (daemon/context.h) ─ prepare_store ─ history_submit
  *   completions: prompt ids ─ prepare_fit ─ history_submit
  */
@@ -25,6 +25,11 @@ int prepare_set_ids(struct turn *t, size_t i, const struct ids *ids,
 /* Stateless: looks up the generated ids of each assistant message of the window by the chain over
  * what precedes it, and leaves the chain in t->store for the answer's. Sets store.is_reply. */
 int prepare_replies(struct history *h, struct turn *t, struct http_error *ret_error) MUST_USE;
+
+/* The same, with ids for the messages i with wanted[i] alone (NULL: for all); the chain goes over all
+ * of them. */
+int prepare_replies_of(struct history *h, struct turn *t, const bool *wanted,
+                       struct http_error *ret_error) MUST_USE;
 
 /* Refuses text that the model's tokenizer would shorten silently: with a byte that the vocabulary
  * can't spell (SmolLM2's lacks six control characters). `what` names the text in the message. */

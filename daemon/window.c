@@ -65,9 +65,7 @@ static char *join(struct arena *arena, const struct turn_part *a, const char *b,
     return text;
 }
 
-/* The head goes to the last of the system messages that begin the window; where there is none, into
- * one of its own, behind what the template would have said. */
-static int add_head(struct history *h, struct turn *t, struct http_error *ret)
+int window_add_head(struct history *h, struct turn *t, struct http_error *ret_error)
 {
     struct turn_window *w = &t->window;
     const struct memory_cut *cut = &w->cut;
@@ -79,14 +77,14 @@ static int add_head(struct history *h, struct turn *t, struct http_error *ret)
         const char *standing = chat ? chat_default_system(chat) : NULL;
         if (!standing)
             standing = "";
-        rc = prepare_add(t, CHAT_SYSTEM, standing, strlen(standing), ret);
+        rc = prepare_add(t, CHAT_SYSTEM, standing, strlen(standing), ret_error);
     }
     if (rc)
         return rc;
     const size_t at = w->n - 1;
     const char *text = join(&t->arena, &w->parts[at], cut->head, cut->n_head);
     if (!text)
-        return out_of_memory(ret);
+        return out_of_memory(ret_error);
     w->v[at].text = text;
     w->v[at].n_text = w->parts[at].n_text + (w->parts[at].n_text > 0 ? 2 : 0) + cut->n_head;
     w->head_at = (int)at;
@@ -146,7 +144,7 @@ int window_load(struct history *h, struct turn *t, int64_t tip, int64_t cut,
     for (size_t i = 0; i < found.n_system && rc == 0; i++)
         rc = add_message(h, t, &found.v[i], &found.contexts[i], ret_error);
     if (rc == 0 && found.has_cut)
-        rc = add_head(h, t, ret_error);
+        rc = window_add_head(h, t, ret_error);
     for (size_t i = found.n_system; i < found.n && rc == 0; i++)
         rc = add_message(h, t, &found.v[i], &found.contexts[i], ret_error);
     return rc;

@@ -24,6 +24,10 @@ int window_load(struct history *h, struct turn *t, int64_t tip, int64_t cut,
                 struct http_error *ret_error) MUST_USE;
 /* Empties t->window, so that it can be filled anew; the arena keeps what was. */
 void window_clear(struct turn *t);
+/* Adds t->window.cut's head (none: nothing) to what the window has so far, which is the system
+ * messages that begin it: to the last of them; where there is none, in one of its own, behind what
+ * the template would have said. */
+int window_add_head(struct history *h, struct turn *t, struct http_error *ret_error) MUST_USE;
 /* Puts `context` before the words of message i, a user's. The text is copied. */
 int window_inject(struct turn *t, size_t i, const struct memory_context *context,
                   struct http_error *ret_error) MUST_USE;

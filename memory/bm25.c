@@ -313,7 +313,7 @@ static void share_with_neighbours(struct bm25 *b, size_t *n_seen)
     struct bm25_hit best[BM25_HITS_MAX];
     size_t n = 0;
     for (size_t i = 0; i < *n_seen; i++)
-        keep_best(best, &n, (struct bm25_hit){b->seen[i], b->own[b->seen[i]]});
+        keep_best(best, &n, (struct bm25_hit){.text = b->seen[i], .score = b->own[b->seen[i]]});
     for (size_t i = 0; i < n && i < NEAR_MAX; i++) {
         const size_t at = best[i].text;
         if (at > 0)
@@ -331,17 +331,18 @@ static size_t drop_same(const struct bm25 *b, const bool *skip, const struct bm2
     size_t n_kept = 0;
     for (size_t i = 0; i < n; i++) {
         const uint64_t sameness = b->texts[v[i].text].sameness;
-        bool is_again = false, is_skipped = false;
+        bool is_again = false, is_skipped = false, has_terms = false;
         size_t newest = v[i].text;
         for (size_t k = 0; k < n; k++) {
             if (b->texts[v[k].text].sameness != sameness)
                 continue;
             is_again = is_again || k < i;
+            has_terms = has_terms || v[k].has_terms;
             is_skipped = is_skipped || (skip && skip[v[k].text]);
             newest = v[k].text > newest ? v[k].text : newest;
         }
         if (!is_again && !is_skipped)
-            ret[n_kept++] = (struct bm25_hit){newest, v[i].score};
+            ret[n_kept++] = (struct bm25_hit){newest, v[i].score, has_terms};
     }
     return n_kept;
 }
@@ -357,9 +358,10 @@ size_t bm25_ask(struct bm25 *b, size_t i, const bool *skip, struct bm25_hit *ret
         const uint32_t at = b->seen[k];
         const struct text *t = &b->texts[at];
         const double score = (b->own[at] + b->near[at]) * (t->only_asks ? 1 - w->question : 1);
+        const bool has_terms = b->own[at] > 0;
         b->own[at] = b->near[at] = 0;
         if (score > 0 && t->sameness != b->texts[i].sameness)
-            keep_best(best, &n_best, (struct bm25_hit){at, score});
+            keep_best(best, &n_best, (struct bm25_hit){at, score, has_terms});
     }
     size_t n = drop_same(b, skip, best, n_best, found);
     n = n < max ? n : max;

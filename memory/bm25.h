@@ -40,7 +40,8 @@ int bm25_add(struct bm25 *b, size_t i, struct err *e) MUST_USE;
 
 struct bm25_hit {
     size_t text;
-    double score; /* > 0 */
+    double score;   /* > 0 */
+    bool has_terms; /* of its own; false: it stands beside one that has */
 };
 /*
  * What fits text i, which was read: at most `max` (<= BM25_HITS_MAX) hits, best first, ties by the
