@@ -21,6 +21,7 @@
 #include "daemon/limits.h"
 #include "daemon/prepare.h"
 #include "daemon/response.h"
+#include "daemon/window.h"
 #include "daemon/wire.h"
 
 static const struct body_refusal refusals[] = {
@@ -281,7 +282,29 @@ static enum plan_strategy strategy_of(const struct ask *ask)
     return ask->truncation == TRUNCATION_AUTO && own == PLAN_ERROR ? PLAN_AUTO : own;
 }
 
-static int render(struct ask *ask, struct http_error *ret)
+/* Nothing is stored, and nothing was: the input is all there is. */
+static bool is_stateless(const struct ask *ask)
+{
+    return !ask->api->is_stored && ask->conversation == 0 && ask->tip == 0;
+}
+
+static int render_stateless(struct ask *ask, struct http_error *ret)
+{
+    struct turn *t = ask->t;
+    const char *instructions = ask->api->instructions;
+    int rc = 0;
+    if (t->params.context == PLAN_UNSET)
+        t->params.context = ask->truncation == TRUNCATION_AUTO ? PLAN_AUTO : PLAN_ERROR;
+    if (instructions)
+        rc = prepare_add(t, CHAT_SYSTEM, instructions, strlen(instructions), ret);
+    for (size_t i = 0; rc == 0 && i < ask->input.n; i++) {
+        const struct memory_new_message *m = &ask->input.v[i];
+        rc = prepare_add(t, window_role(m->role), m->text, m->n_text, ret);
+    }
+    return rc ? rc : context_resent(ask->h, t, instructions != NULL, ret);
+}
+
+static int render_stored(struct ask *ask, struct http_error *ret)
 {
     ask->context = (struct context){
         .h = ask->h,
@@ -294,9 +317,14 @@ static int render(struct ask *ask, struct http_error *ret)
         .n_inputs = ask->input.n,
         .is_counting = ask->is_counting,
     };
+    return context_prepare(&ask->context, ret);
+}
+
+static int render(struct ask *ask, struct http_error *ret)
+{
     int rc = check_question(ask, ret);
     if (rc == 0)
-        rc = context_prepare(&ask->context, ret);
+        rc = is_stateless(ask) ? render_stateless(ask, ret) : render_stored(ask, ret);
     if (rc < 0 && ret->param && strcmp(ret->param, "messages") == 0)
         ret->param = "input"; /* what the field is called here */
     return rc;

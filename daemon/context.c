@@ -55,13 +55,6 @@ enum plan_strategy context_strategy(const struct history *h, int64_t conversatio
 
 /* ---- the steps ---- */
 
-static enum chat_role chat_role_of(enum memory_role role)
-{
-    return role == MEMORY_SYSTEM      ? CHAT_SYSTEM
-           : role == MEMORY_ASSISTANT ? CHAT_ASSISTANT
-                                      : CHAT_USER;
-}
-
 /* The window under a cut (memory_window_want.cut), with this turn's messages behind it. */
 static int load(struct context *c, int64_t cut, struct http_error *ret)
 {
@@ -74,7 +67,7 @@ static int load(struct context *c, int64_t cut, struct http_error *ret)
         rc = window_load(c->h, t, c->tip, cut, ret);
     for (size_t i = 0; rc == 0 && i < c->n_inputs; i++) {
         const struct memory_new_message *m = &c->inputs[i];
-        rc = prepare_add(t, chat_role_of(m->role), m->text, m->n_text, ret);
+        rc = prepare_add(t, window_role(m->role), m->text, m->n_text, ret);
     }
     return rc;
 }

@@ -15,7 +15,7 @@ static int out_of_memory(struct http_error *ret)
     return ERR_NOMEM;
 }
 
-static enum chat_role chat_role_of(enum memory_role role)
+enum chat_role window_role(enum memory_role role)
 {
     switch (role) {
     case MEMORY_SYSTEM:
@@ -114,7 +114,7 @@ static int add_message(struct history *h, struct turn *t, const struct memory_me
     const bool is_answer = m->role == MEMORY_ASSISTANT;
     if (is_answer && (m->n_text == 0 || m->status == MEMORY_GENERATING))
         return 0;
-    int rc = prepare_add(t, chat_role_of(m->role), m->text, m->n_text, ret);
+    int rc = prepare_add(t, window_role(m->role), m->text, m->n_text, ret);
     if (rc)
         return rc;
     const size_t at = t->window.n - 1;

@@ -31,6 +31,8 @@ int window_add_head(struct history *h, struct turn *t, struct http_error *ret_er
 /* Puts `context` before the words of message i, a user's. The text is copied. */
 int window_inject(struct turn *t, size_t i, const struct memory_context *context,
                   struct http_error *ret_error) MUST_USE;
+/* A message's role as the model's markup has it. */
+enum chat_role window_role(enum memory_role role);
 /* Tokens of message i's segment; after prepare_render. */
 int window_tokens(const struct turn *t, size_t i);
 /* Tokens of a text by itself. < 0: an error of the tokenizer. */
