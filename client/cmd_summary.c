@@ -14,7 +14,8 @@
  *      …
  *
  * The lines tell the parts from each other when it comes back; they must not be in the texts. What
- * couldn't be saved is kept, and where is said.
+ * the daemon knows of a fact stays with its line (fact_lines.c). What couldn't be saved is kept, and
+ * where is said.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -73,27 +74,34 @@ static int fetch(struct client *c, const char *id, json **ret)
 
 /* ---- show ---- */
 
-static void print_text(const char *title, const char *text)
+static void print_text(const char *title, const char *text, size_t n)
 {
-    const size_t n = strlen(text);
     printf("── %s\n", title);
     term_text(stdout, n ? text : "(empty)", n ? n : strlen("(empty)"));
     puts(n && text[n - 1] == '\n' ? "" : "\n");
+}
+
+static void print_summary(const json *j)
+{
+    char when[20];
+    struct buf facts;
+    buf_init(&facts, TEXT_MAX);
+    fact_lines_bare(str(j, "facts"), &facts);
+    format_time(json_double(json_get(j, "created_at", NULL)), when);
+    printf("%s, cut %s\n\n", str(j, "conversation"), when);
+    print_text("summary", str(j, "summary"), strlen(str(j, "summary")));
+    print_text("facts", facts.data ? facts.data : "", facts.len);
+    buf_done(&facts);
 }
 
 int summary_show(struct client *c, const char *id)
 {
     json *j = NULL;
     int code = fetch(c, id, &j);
-    if (!code && c->is_json) {
+    if (!code && c->is_json)
         code = api_print_json(c, j);
-    } else if (!code) {
-        char when[20];
-        format_time(json_double(json_get(j, "created_at", NULL)), when);
-        printf("%s, cut %s\n\n", str(j, "conversation"), when);
-        print_text("summary", str(j, "summary"));
-        print_text("facts", str(j, "facts"));
-    }
+    else if (!code)
+        print_summary(j);
     json_free(j);
     return code;
 }
@@ -256,8 +264,20 @@ static int make_file(struct client *c, const struct buf *text, char **ret_path)
     return code;
 }
 
+/* *facts as it is to be stored. */
+static int rejoin(struct client *c, char **facts, const char *old)
+{
+    struct buf b;
+    buf_init(&b, TEXT_MAX);
+    buf_str(&b, "");
+    fact_lines_rejoin(*facts, old, &b);
+    free(*facts);
+    *facts = buf_take(&b, NULL);
+    return *facts ? 0 : api_fail(c, EXIT_REFUSED, "limit", "the list of facts is too long");
+}
+
 /* Takes the parts out of what came back. */
-static int parse(struct client *c, const struct buf *b, struct texts *ret)
+static int parse(struct client *c, const struct buf *b, const json *old, struct texts *ret)
 {
     const char *text = b->data ? b->data : "";
     const char *summary = memmem(text, b->len, SUMMARY_LINE, strlen(SUMMARY_LINE));
@@ -270,7 +290,7 @@ static int parse(struct client *c, const struct buf *b, struct texts *ret)
     ret->summary = checked(c, "the summary", summary, (size_t)(facts - summary));
     facts += strlen(FACTS_LINE);
     ret->facts = checked(c, "the list of facts", facts, b->len - (size_t)(facts - text));
-    return ret->summary && ret->facts ? 0 : EXIT_USAGE;
+    return ret->summary && ret->facts ? rejoin(c, &ret->facts, str(old, "facts")) : EXIT_USAGE;
 }
 
 /* Equal but for the newlines at the end. */
@@ -291,7 +311,7 @@ static int take_back(struct client *c, const char *path, const json *old, struct
     if (file_read(path, &b, &e))
         code = api_fail(c, EXIT_REFUSED, err_name(e.code), "%s", e.text);
     else
-        code = parse(c, &b, ret);
+        code = parse(c, &b, old, ret);
     buf_done(&b);
     if (!code && is_same(ret->summary, str(old, "summary"))) {
         free(ret->summary);
@@ -311,8 +331,9 @@ static int write_parts(struct client *c, const json *old, struct buf *b)
         return api_fail(c, EXIT_REFUSED, "inval",
                         "the texts hold \"####\", which parts them for the editor: use --summary "
                         "and --facts");
-    buf_printf(b, "%s%s%s%s%s\n", SUMMARY_LINE, summary, *summary ? "\n\n" : "\n", FACTS_LINE,
-               facts);
+    buf_printf(b, "%s%s%s%s", SUMMARY_LINE, summary, *summary ? "\n\n" : "\n", FACTS_LINE);
+    fact_lines_bare(facts, b);
+    buf_char(b, '\n');
     return buf_error(b) ? api_fail(c, EXIT_REFUSED, "limit", "the texts are too long to edit") : 0;
 }
 
@@ -380,11 +401,17 @@ static int take(void *ctx, int value, const char *arg)
 static int edit_by_files(struct client *c, const char *id, const struct summary_arguments *a)
 {
     struct texts t = {0};
+    json *old = NULL;
     int code = a->summary ? read_text(c, a->summary, &t.summary) : 0;
     if (!code && a->facts)
         code = read_text(c, a->facts, &t.facts);
+    if (!code && a->facts)
+        code = fetch(c, id, &old);
+    if (!code && a->facts)
+        code = rejoin(c, &t.facts, str(old, "facts"));
     if (!code)
         code = save(c, id, &t);
+    json_free(old);
     texts_done(&t);
     return code;
 }

@@ -16,7 +16,13 @@ _hearth() {
         esac
     done
     case $prev in
-    --socket | --api-key-file | --output)
+    --set | --context)
+        words='error window summarise retrieve prune auto'
+        [[ $prev == --set ]] && words+=' default'
+        mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
+        return
+        ;;
+    --socket | --api-key-file | --output | --summary | --facts)
         compopt -o filenames
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
         return
@@ -37,9 +43,11 @@ _hearth() {
         return
     elif [[ $command == cache && $prev == cache ]]; then
         words='list drop pin unpin'
+    elif [[ $command == summary && $prev == summary && $cur != conv* ]]; then
+        words='show edit'
     elif [[ $command == cache || $command == show || $command == delete || $command == export || $command == verify ||
-        $command == stats ||
-        $prev == --open || $prev == --after ]]; then
+        $command == stats || $command == context || $command == cut || $command == summary ||
+        $prev == --open || $prev == --after || $prev == --conversation ]]; then
         words=$(hearth "${where[@]}" --json list --limit 100 2>/dev/null |
             sed -n 's/^{"id":"\(conv_[0-9a-f]*\)".*/\1/p')
     fi

@@ -243,8 +243,11 @@ static void print_cut(const json *j)
         return;
     }
     printf("window     %.0f tokens before, %.0f after\n", number(j, "before"), number(j, "after"));
-    print_left(json_get(j, "dropped", NULL), "left");
-    print_left(json_get(j, "summarised", NULL), "left, summed up");
+    const json *dropped = json_get(j, "dropped", NULL), *summed = json_get(j, "summarised", NULL);
+    print_left(dropped, "left");
+    print_left(summed, "left, summed up");
+    if (!json_first(dropped) && !json_first(summed))
+        puts("no message left; what stands for earlier ones takes less room");
 }
 
 int window_cut(struct client *c, const char *id, int64_t target, const char *strategy)

@@ -41,6 +41,15 @@ void bar_columns(const int64_t *tokens, int n_columns, int *ret);
  */
 void receipt_write(const json *receipt, const json *before, struct buf *b);
 
+/* ---- fact_lines.c: pure ---- */
+
+/* How much of a line of the list of facts is words, without the daemon's object behind them. */
+size_t fact_line_words(const char *line, size_t n);
+/* Appends the list as people read it: the words of each line. */
+void fact_lines_bare(const char *facts, struct buf *b);
+/* Appends the edited list, with the objects of those lines whose words are in the old one. */
+void fact_lines_rejoin(const char *edited, const char *old, struct buf *b);
+
 /* ---- window.c: each is a call and what it prints; 0 or an exit code ---- */
 
 /* GET context, drawn; is_next: as it is being made ready for the next turn. */

@@ -7,7 +7,7 @@
  *      GET  context?next=1  the window that is being made ready for the next turn, if one is
  *      POST context         {"strategy": NAME | null}: the conversation's own, or the daemon's
  *      POST cut             {["strategy"], ["target": TOKENS]}: cuts now
- *      GET  summary         {"summary", "facts"} of the cut in force
+ *      GET  summary         {"summary", "facts", "tokens": {"summary", "facts"}} of the cut in force
  *      POST summary         {["summary"], ["facts"]}: edits them
  *
  * kind: template (what the model's own markup adds), system, pins, facts, summary, recalled (all
@@ -22,6 +22,7 @@
 #include "daemon/items.h"
 #include "daemon/prepare.h"
 #include "daemon/window.h"
+#include "memory/facts.h"
 
 struct call {
     struct history *h;
@@ -355,6 +356,26 @@ static int find_cut(struct call *k, struct memory_cut *ret_cut, struct http_erro
     return rc;
 }
 
+/* What they cost as the model reads them; absent without a model that could say. */
+static void set_tokens(struct call *k, json *o, const struct memory_cut *cut)
+{
+    struct facts list = {.n = 0};
+    struct buf text;
+    struct err e;
+    buf_init(&text, cut->n_facts + FACTS_LINE_MAX);
+    if (cut->n_facts > 0 && facts_parse(cut->facts, cut->n_facts, &k->arena, &list, &e))
+        list.n = 0;
+    facts_compose(&list, &text);
+    const int summary = window_count(k->h, cut->summary ? cut->summary : "", cut->n_summary),
+              facts = window_count(k->h, text.data ? text.data : "", text.len);
+    buf_done(&text);
+    if (summary < 0 || facts < 0)
+        return;
+    json *tokens = json_set(o, "tokens", json_object());
+    json_set_int(tokens, "summary", summary);
+    json_set_int(tokens, "facts", facts);
+}
+
 static void reply_summary(struct call *k, const struct memory_cut *cut, const char *note)
 {
     json *o = json_object();
@@ -363,6 +384,7 @@ static void reply_summary(struct call *k, const struct memory_cut *cut, const ch
     json_set_strn(o, "summary", cut->summary ? cut->summary : "", cut->n_summary);
     json_set_strn(o, "facts", cut->facts ? cut->facts : "", cut->n_facts);
     json_set_int(o, "created_at", cut->created_at);
+    set_tokens(k, o, cut);
     if (note)
         json_set_str(o, "note", note);
     history_reply_json(k->h, k->r, 200, o);
