@@ -253,6 +253,74 @@ int utf8_fold(uint32_t cp, uint32_t out[UTF8_FOLD_MAX])
     return kept;
 }
 
+/* The ideographs of CJK in Unicode's sense, neither kana nor Hangul. */
+static bool is_ideograph(uint32_t cp)
+{
+    static const uint32_t ranges[][2] = {
+        {0x3400, 0x4DBF},   {0x4E00, 0x9FFF},   {0xF900, 0xFAFF},   {0x20000, 0x2A6DF},
+        {0x2A700, 0x2CEAF}, {0x2F800, 0x2FA1F},
+    };
+    for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++)
+        if (cp <= ranges[i][1])
+            return cp >= ranges[i][0];
+    return false;
+}
+
+enum utf8_break utf8_break(uint32_t cp)
+{
+    if (cp == '\t' || cp == '\n' || cp == '\r' || cp == ' ')
+        return UTF8_BREAK_SPACE;
+    if (cp < 0x80 && cp > ' ' && cp != 0x7F) {
+        const uint32_t lower = cp | 0x20;
+        const bool is_word = (lower >= 'a' && lower <= 'z') || (cp >= '0' && cp <= '9');
+        return is_word ? UTF8_BREAK_NONE : UTF8_BREAK_PUNCTUATION;
+    }
+    if (is_ideograph(cp))
+        return UTF8_BREAK_IDEOGRAPH;
+    switch (utf8proc_category((utf8proc_int32_t)cp)) {
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CS:
+    case UTF8PROC_CATEGORY_CO:
+        return UTF8_BREAK_CONTROL;
+    case UTF8PROC_CATEGORY_ZS:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP:
+        return UTF8_BREAK_SPACE;
+    case UTF8PROC_CATEGORY_PC:
+    case UTF8PROC_CATEGORY_PD:
+    case UTF8PROC_CATEGORY_PS:
+    case UTF8PROC_CATEGORY_PE:
+    case UTF8PROC_CATEGORY_PI:
+    case UTF8PROC_CATEGORY_PF:
+    case UTF8PROC_CATEGORY_PO:
+        return UTF8_BREAK_PUNCTUATION;
+    default:
+        return cp == 0xFFFD ? UTF8_BREAK_CONTROL : UTF8_BREAK_NONE;
+    }
+}
+
+int utf8_bare(uint32_t cp, uint32_t out[UTF8_FOLD_MAX])
+{
+    if (cp < 0x80) {
+        out[0] = cp >= 'A' && cp <= 'Z' ? cp | 0x20 : cp;
+        return 1;
+    }
+    utf8proc_int32_t parts[UTF8_FOLD_MAX];
+    int boundclass = UTF8PROC_BOUNDCLASS_START;
+    utf8proc_ssize_t n = utf8proc_decompose_char((utf8proc_int32_t)cp, parts, UTF8_FOLD_MAX,
+                                                 UTF8PROC_DECOMPOSE, &boundclass);
+    if (n < 0 || n > UTF8_FOLD_MAX) {
+        out[0] = cp;
+        return 1;
+    }
+    int kept = 0;
+    for (utf8proc_ssize_t i = 0; i < n; i++)
+        if (utf8proc_category(parts[i]) != UTF8PROC_CATEGORY_MN)
+            out[kept++] = (uint32_t)utf8proc_tolower(parts[i]);
+    return kept;
+}
+
 size_t utf8_width(const char *s, size_t n)
 {
     size_t width = 0;

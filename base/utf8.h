@@ -55,6 +55,19 @@ bool utf8_is_upper(uint32_t cp);
 #define UTF8_FOLD_MAX 18
 int utf8_fold(uint32_t cp, uint32_t out[UTF8_FOLD_MAX]);
 
+/* What a code point is to BERT's basic tokenizer. */
+enum utf8_break {
+    UTF8_BREAK_NONE,
+    UTF8_BREAK_SPACE,
+    UTF8_BREAK_PUNCTUATION, /* and all of ASCII that is neither letter, digit, space nor control */
+    UTF8_BREAK_IDEOGRAPH,   /* a word by itself */
+    UTF8_BREAK_CONTROL,     /* control, format, private use, U+FFFD */
+};
+enum utf8_break utf8_break(uint32_t cp);
+/* In lower case, canonically decomposed (Hangul too), less its non-spacing marks. 0 to
+ * UTF8_FOLD_MAX code points. */
+int utf8_bare(uint32_t cp, uint32_t out[UTF8_FOLD_MAX]);
+
 /* Number of terminal columns of valid UTF-8 (wide characters count 2, combining ones 0); utf8proc.
  */
 size_t utf8_width(const char *s, size_t n);

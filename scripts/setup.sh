@@ -9,7 +9,7 @@ die() { say "$*"; exit 1; }
 packages_build=(gcc libc6-dev meson ninja-build pkg-config python3 python3-pip ca-certificates
     libsqlite3-dev libcjson-dev libevent-dev libhttp-parser-dev libinih-dev libsystemd-dev
     libsodium-dev libutf8proc-dev libpcre2-dev libcurl4-openssl-dev libedit-dev libxxhash-dev
-    libstemmer-dev libcmocka-dev)
+    libstemmer-dev libopenblas-serial-dev libcmocka-dev)
 packages_check=(curl socat systemd man-db procps sqlite3)
 packages_all=(clang-14 libclang-rt-14-dev)
 

@@ -46,7 +46,7 @@ SEES = {
 # What other rooms (not the tests) may include of these.
 PUBLIC = {
     'engine': {'engine/engine.h', 'engine/chat.h', 'engine/tok.h', 'engine/sample.h',
-               'engine/stop.h'},
+               'engine/stop.h', 'engine/embed.h'},
     'cache': {'cache/cache.h'},
     'memory': {'memory/memory.h', 'memory/plan.h', 'memory/window.h', 'memory/said.h',
                'memory/extract.h', 'memory/facts.h', 'memory/search.h'},
@@ -56,6 +56,7 @@ THIRD_PARTY = {
     'cjson/': {'base/json.c'},
     'sodium': {'base/hash.c'},
     'utf8proc.h': {'base/utf8.c'},
+    'cblas.h': {'base/blas.c'},
     'pcre2.h': {'engine/tok_split.c'},
     'xxhash.h': {'cache/record.c'},
     'sqlite3.h': {'memory/db.c'},
