@@ -16,7 +16,16 @@ struct tile {
     int n_blocks;
     float *y;
     size_t ldy;
+    const uint8_t *ahead; /* with each 32 k of w, n_ahead cache lines from here are fetched */
+    int n_ahead;
 };
+
+V_FN const uint8_t *tile_fetch(const uint8_t *ahead, const int n, const size_t step)
+{
+    for (int i = 0; i < n; i++)
+        v_prefetch(ahead + 64 * i);
+    return ahead + step;
+}
 
 V_FN void tile_store(const struct tile *t, const int rows, v16f f0, v16f f1, v16f f2)
 {
@@ -41,7 +50,9 @@ V_FN void tile_flat(const struct tile *t, const int is_u4, const int has_min, co
     const struct act_block *b0 = t->b, *b1 = b0 + (rows > 1) * t->n_blocks,
                            *b2 = b1 + (rows > 2) * t->n_blocks;
     v16f f0 = v_zero(), f1 = f0, f2 = f0;
+    const uint8_t *ahead = t->ahead;
     for (int kb = 0; kb < t->n_blocks; kb++, w += step, x += 32, b0++, b1++, b2++) {
+        ahead = tile_fetch(ahead, t->n_ahead, step);
         v16i s0 = vi_set1(0), s1 = s0, s2 = s0;
         if (is_u4)
             v_block_u4(w + head, x, t->ldx, rows, &s0, &s1, &s2);
@@ -123,21 +134,44 @@ V_FN void tile_k16(const struct tile *t, const int rows)
     tile_store(t, rows, f0, f1, f2);
 }
 
+/* How far ahead of its use a stream of weights is fetched. */
+#define AHEAD_BYTES 2048
+
+/* What tile i of n of a group fetches beside its work: with several tiles a share of the next group,
+ * else what comes a little later in the stream. */
+V_FN void tile_plan(struct tile *t, int i, int n, const uint8_t *next, int lines)
+{
+    const int share = (lines + n - 1) / n;
+    t->n_ahead = 0;
+    if (n == 1 || (i == 0 && !next)) {
+        t->ahead = t->w + AHEAD_BYTES;
+        t->n_ahead = lines;
+    } else if (next && i * share < lines) {
+        t->ahead = next + 64 * i * share;
+        t->n_ahead = share;
+    }
+}
+
 /* All tiles of a job: for each group all rows, so that the group's weights stay in the first cache.
  * TILE(t, rows) is inlined with constant rows. */
-#define GEMM_INT(NAME, TILE)                                                                       \
+#define GEMM_INT(NAME, TILE, LINES)                                                                \
     static void NAME(const struct gemm *g)                                                         \
     {                                                                                              \
         const struct act *a = g->x;                                                                \
         struct tile t = {.ldx = (size_t)a->n_blocks * 32, .n_blocks = a->n_blocks, .ldy = g->ldy}; \
+        const int n_tiles = (g->n_rows + 2) / 3;                                                   \
         for (int c = 0; c < g->n_groups; c++) {                                                    \
+            int r = g->n_rows, i = 0;                                                              \
             t.w = g->w->data + (size_t)(g->group0 + c) * g->w->group_bytes;                        \
+            const uint8_t *next = c + 1 < g->n_groups ? t.w + g->w->group_bytes : NULL;            \
             t.x = a->q + (size_t)g->row0 * t.ldx;                                                  \
             t.b = a->b + (size_t)g->row0 * (size_t)a->n_blocks;                                    \
             t.y = g->y + 16 * c;                                                                   \
-            int r = g->n_rows;                                                                     \
-            for (; r >= 3; r -= 3, t.x += 3 * t.ldx, t.b += 3 * a->n_blocks, t.y += 3 * t.ldy)     \
+            for (; r >= 3; r -= 3, t.x += 3 * t.ldx, t.b += 3 * a->n_blocks, t.y += 3 * t.ldy) {   \
+                tile_plan(&t, i++, n_tiles, next, LINES);                                          \
                 TILE(&t, 3);                                                                       \
+            }                                                                                      \
+            tile_plan(&t, i, n_tiles, next, LINES);                                                \
             if (r == 2)                                                                            \
                 TILE(&t, 2);                                                                       \
             else if (r == 1)                                                                       \
@@ -152,10 +186,10 @@ V_FN void tile_k16(const struct tile *t, const int rows)
 #define TILE_U4_K(t, rows) tile_k(t, 1, rows)
 #define TILE_S8_K(t, rows) tile_k(t, 0, rows)
 
-GEMM_INT(gemm_u4_d, TILE_U4_D)
-GEMM_INT(gemm_u4_dm, TILE_U4_DM)
-GEMM_INT(gemm_u4_k, TILE_U4_K)
-GEMM_INT(gemm_s8_d, TILE_S8_D)
-GEMM_INT(gemm_s8_dm, TILE_S8_DM)
-GEMM_INT(gemm_s8_k, TILE_S8_K)
-GEMM_INT(gemm_s8_k16, tile_k16)
+GEMM_INT(gemm_u4_d, TILE_U4_D, 5)
+GEMM_INT(gemm_u4_dm, TILE_U4_DM, 5)
+GEMM_INT(gemm_u4_k, TILE_U4_K, 5)
+GEMM_INT(gemm_s8_d, TILE_S8_D, 9)
+GEMM_INT(gemm_s8_dm, TILE_S8_DM, 9)
+GEMM_INT(gemm_s8_k, TILE_S8_K, 9)
+GEMM_INT(gemm_s8_k16, tile_k16, 9)

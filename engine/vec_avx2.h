@@ -150,6 +150,8 @@ V_FN v16f v_negate_even(v16f x)
     return (v16f){_mm256_xor_ps(x.a, m), _mm256_xor_ps(x.b, m)};
 }
 
+V_FN void v_prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
+
 /* Keeps a value in its register: gcc otherwise hoists the products of a whole tile and spills
  * them. */
 #define V_KEEP(x) __asm__("" : "+x"(x))

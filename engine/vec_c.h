@@ -112,6 +112,8 @@ V_FN v16f v_dup_odd(v16f x) { V_EACH(v16f, x.v[i | 1]); }
 V_FN v16f v_swap_pairs(v16f x) { V_EACH(v16f, x.v[i ^ 1]); }
 V_FN v16f v_negate_even(v16f x) { V_EACH(v16f, i & 1 ? x.v[i] : -x.v[i]); }
 
+V_FN void v_prefetch(const void *p) { (void)p; }
+
 /* Adds one row's products of four k: w holds four bytes a column, x the four activations. Lanes
  * stay columns, so that the compiler can use what vectors it has. */
 static inline __attribute__((always_inline)) void
