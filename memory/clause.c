@@ -15,15 +15,15 @@ static void plain_char(struct plain *p, char c, size_t at)
 
 static bool is_joint(const char *s, size_t n, size_t i)
 {
-    return strchr("'-_./:@", s[i]) && s[i] && i > 0 && i + 1 < n &&
+    return s[i] && s[i] != ' ' && strchr("'-_./:@", s[i]) && i > 0 && i + 1 < n &&
            is_wordly((unsigned char)s[i - 1]) && is_wordly((unsigned char)s[i + 1]);
 }
 
-void plain_of(struct plain *p, const char *s, size_t n)
+void plain_begin(struct plain *p, const char *s, size_t n, size_t max)
 {
     p->n = 0;
     plain_char(p, ' ', 0);
-    for (size_t i = 0; i < n;) {
+    for (size_t i = 0; i < n && p->n < max;) {
         size_t from = i;
         uint32_t cp = sentence_char(s, n, &i);
         bool is_apostrophe = cp == 0x2019 && from > 0 && i < n && s[i] >= 'a' && s[i] <= 'z';
@@ -41,6 +41,11 @@ void plain_of(struct plain *p, const char *s, size_t n)
         plain_char(p, ' ', n);
     p->at[p->n] = (uint16_t)n;
     p->s[p->n] = 0;
+}
+
+void plain_of(struct plain *p, const char *s, size_t n)
+{
+    plain_begin(p, s, n, SIZE_MAX);
 }
 
 static int value_of(const struct clause *c, size_t from, size_t to)
@@ -84,42 +89,27 @@ static bool begins_request(const struct clause *c)
     return !is_modal || is_you;
 }
 
-uint64_t begin_bit(const char *s)
-{
-    /* Two letters of a word, three bytes of a character that isn't ASCII. */
-    unsigned h = (unsigned char)s[0] * 31u + (unsigned char)s[1];
-    if ((unsigned char)s[0] >= 0x80)
-        h = h * 31u + (unsigned char)s[2];
-    return (uint64_t)1 << (h * 2654435761u >> 26);
-}
-
-static uint64_t all_begins(const struct plain *p)
-{
-    uint64_t bits = 0;
-    for (size_t i = 1; i + 2 < p->n; i++) {
-        unsigned char c = (unsigned char)p->s[i];
-        if (c >= 0xC0 || (c < 0x80 && p->s[i - 1] == ' '))
-            bits |= begin_bit(p->s + i);
-    }
-    return bits;
-}
-
-void clause_read(struct clause *c, const char *s, size_t n)
+void clause_read_words(struct clause *c, const char *s, size_t n)
 {
     c->s = s;
     c->n = n;
     c->n_values = values_find(s, n, c->values, CLAUSE_VALUES_MAX);
     plain_of(&c->plain, s, n);
     read_words(c);
-    c->begins = all_begins(&c->plain);
     c->is_cjk = false;
     for (size_t i = 0; i < n && !c->is_cjk;)
         c->is_cjk = is_cjk(sentence_char(s, n, &i));
-    c->is_question = c->is_cjk && zh_find(zh_questions, s, n);
-    c->is_ask = begins_request(c) || (c->is_cjk && zh_find(zh_asks, s, n));
-    c->is_first_person = (c->flags & W_FIRST) || (c->is_cjk && zh_find(zh_firsts, s, n));
-    c->is_supposed = (c->flags & W_IF) || (c->is_cjk && zh_find(zh_ifs, s, n));
-    c->is_update = (c->flags & W_UPDATE) || (c->is_cjk && zh_find(zh_updates, s, n));
+}
+
+void clause_read(struct clause *c, const char *s, size_t n)
+{
+    clause_read_words(c, s, n);
+    c->zh = c->is_cjk ? zh_flags(s, n) : 0;
+    c->is_question = c->zh & Z_QUESTION;
+    c->is_ask = begins_request(c) || c->zh & Z_ASK;
+    c->is_first_person = c->flags & W_FIRST || c->zh & Z_FIRST;
+    c->is_supposed = c->flags & W_IF || c->zh & Z_IF;
+    c->is_update = c->flags & W_UPDATE || c->zh & Z_UPDATE;
     c->is_marked = false;
 }
 

@@ -30,15 +30,14 @@ struct plain {
 };
 /* n <= SENTENCE_BYTES_MAX, valid UTF-8. */
 void plain_of(struct plain *p, const char *s, size_t n);
+/* The same up to about `max` bytes of it, without what would follow. */
+void plain_begin(struct plain *p, const char *s, size_t n, size_t max);
 
 struct clause_word {
     uint16_t at, n; /* of the plain form */
     unsigned flags;
     int value; /* index, -1: part of none */
 };
-
-/* Of what begins at s (3 bytes readable, a NUL counts): a quick "is not there" for phrases. */
-uint64_t begin_bit(const char *s);
 
 struct clause {
     const char *s; /* borrowed */
@@ -48,13 +47,15 @@ struct clause {
     size_t n_values;
     struct clause_word words[CLAUSE_WORDS_MAX];
     size_t n_words;
-    unsigned flags;  /* of all words */
-    uint64_t begins; /* a bit for each begin_bit: what words and characters begin with */
+    unsigned flags; /* of all words */
+    unsigned zh;    /* of all Chinese strings */
     bool is_question, is_ask, is_marked, is_first_person, is_supposed, is_cjk, is_update;
 };
 
 /* Fills all but is_question of a sentence's mark and is_marked, which the caller knows. */
 void clause_read(struct clause *c, const char *s, size_t n);
+/* The same up to `flags`: what clause_content asks for. */
+void clause_read_words(struct clause *c, const char *s, size_t n);
 /* Words that say something and are no values; Chinese: characters. */
 size_t clause_content(const struct clause *c);
 

@@ -81,17 +81,18 @@ static double cheap_score(const struct candidate *c, const char *s, size_t n)
     bool has_cjk = false;
     unsigned flags = read_flags(s, n, &words, &has_cjk);
     double score = 1 + value_score(s, n);
-    bool is_not = flags & W_NOT || (has_cjk && zh_find(zh_nots, s, n));
-    bool is_first = flags & W_FIRST || (has_cjk && zh_find(zh_firsts, s, n));
-    bool is_chat = (flags & W_CHAT || (has_cjk && zh_find(zh_chat, s, n))) && words < 8;
+    unsigned zh = has_cjk ? zh_flags(s, n) : 0;
+    bool is_not = flags & W_NOT || zh & Z_NOT;
+    bool is_first = flags & W_FIRST || zh & Z_FIRST;
+    bool is_chat = (flags & W_CHAT || zh & Z_CHAT) && words < 8;
     score += is_not ? 0.2 : 0;
     score += is_first && c->role == MEMORY_USER ? 0.35 : 0;
-    score += flags & W_HEALTH || (has_cjk && zh_find(zh_health, s, n)) ? 0.5 : 0;
+    score += flags & W_HEALTH || zh & Z_HEALTH ? 0.5 : 0;
     score += c->is_first ? 0.2 : 0;
     score *= c->role == MEMORY_USER ? 1.25 : 1;
     if (is_question(s, n))
         score *= 0.55;
-    else if (flags & W_ASK || (has_cjk && zh_find(zh_asks, s, n)))
+    else if (flags & W_ASK || zh & Z_ASK)
         score *= 0.75;
     if (is_chat)
         score *= 0.15;

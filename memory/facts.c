@@ -15,6 +15,7 @@
 
 #include "memory/clause.h"
 #include "memory/facts_list.h"
+#include "memory/phrases.h"
 #include "memory/words.h"
 
 #define MESSAGE_HALF ((size_t)32 << 10)
@@ -26,8 +27,7 @@
 
 struct piece {
     size_t at, n; /* of the sentence */
-    bool is_new;  /* begins like a clause of its own */
-    bool is_bare; /* values or a lead-in, and nothing that says whose */
+    bool is_new; /* begins like a clause of its own */
 };
 
 struct reader {
@@ -45,22 +45,17 @@ static bool is_bullet(const char *s, size_t n)
     return s[0] == ' ' || (s[0] == '-' && (n == 1 || s[1] == ' '));
 }
 
-static bool is_in_value(const struct value *v, size_t n, size_t i)
-{
-    for (size_t k = 0; k < n; k++)
-        if (i >= v[k].at && i < v[k].at + v[k].n)
-            return true;
-    return false;
-}
-
 /* Length of what separates pieces at s[i], 0: nothing. */
 static size_t separator(const char *s, size_t n, size_t i)
 {
     static const char *const marks[] = {"，", "；", "：", "（", "）", "——", "—",  "–",  " - ",
                                         ", ", "; ", ": ", " (", ")",  "。", "！", "？", NULL};
+    const char c = s[i];
+    if (c != ' ' && c != ',' && c != ';' && c != ':' && c != ')' && (unsigned char)c < 0xE2)
+        return 0;
     for (size_t k = 0; marks[k]; k++) {
         size_t len = strlen(marks[k]);
-        if (n - i >= len && memcmp(s + i, marks[k], len) == 0)
+        if (c == marks[k][0] && n - i >= len && memcmp(s + i, marks[k], len) == 0)
             return len;
     }
     return 0;
@@ -72,7 +67,7 @@ static size_t conjunction(const char *s, size_t n, size_t i)
     static const char *const words[] = {" and ", " but ", " so ", " because ", NULL};
     for (size_t k = 0; words[k]; k++) {
         size_t len = strlen(words[k]), word = 0;
-        if (n - i <= len || memcmp(s + i, words[k], len) != 0)
+        if (n - i <= len || s[i + 1] != words[k][1] || memcmp(s + i, words[k], len) != 0)
             continue;
         while (i + len + word < n && s[i + len + word] != ' ')
             word++;
@@ -90,16 +85,17 @@ static bool begins_new(const char *s, size_t n)
     if (word_flags(s, word) & (W_SHAPE | W_FIRST))
         return true;
     size_t begin = n < 18 ? n : 18;
-    return zh_find(zh_firsts, s, n < 6 ? n : 6) || zh_find(zh_things, s, begin);
+    return zh_flags(s, n < 6 ? n : 6) & Z_FIRST || zh_flags(s, begin) & Z_THING;
 }
 
+/* Values or a lead-in, and nothing that says whose. */
 static bool is_bare(struct reader *r, const char *s, size_t n)
 {
-    clause_read(&r->clause, s, n);
+    clause_read_words(&r->clause, s, n);
     return clause_content(&r->clause) == 0;
 }
 
-static void piece_add(struct reader *r, struct piece *v, size_t *n, const char *s, struct piece p)
+static void piece_add(struct piece *v, size_t *n, const char *s, struct piece p)
 {
     while (p.n && is_bullet(s + p.at, p.n)) {
         p.at++;
@@ -110,16 +106,19 @@ static void piece_add(struct reader *r, struct piece *v, size_t *n, const char *
     if (!p.n || *n == PIECES_MAX)
         return;
     p.is_new = begins_new(s + p.at, p.n);
-    p.is_bare = is_bare(r, s + p.at, p.n);
     v[(*n)++] = p;
 }
 
-static size_t split(struct reader *r, const char *s, size_t n, struct piece ret[PIECES_MAX])
+static size_t split(const char *s, size_t n, struct piece ret[PIECES_MAX])
 {
     struct value values[64];
     size_t n_values = values_find(s, n, values, 64), count = 0, from = 0;
+    const struct value *v = values, *end = values + n_values;
     for (size_t i = 0; i < n;) {
-        size_t len = is_in_value(values, n_values, i) ? 0 : separator(s, n, i);
+        while (v < end && i >= v->at + v->n)
+            v++;
+        bool is_in_value = v < end && i >= v->at;
+        size_t len = is_in_value ? 0 : separator(s, n, i);
         size_t left = len;
         if (!len && s[i] == ' ' && i - from > 8)
             len = conjunction(s, n, i);
@@ -127,28 +126,26 @@ static size_t split(struct reader *r, const char *s, size_t n, struct piece ret[
             i++;
             continue;
         }
-        piece_add(r, ret, &count, s, (struct piece){from, i - from, false, false});
+        piece_add(ret, &count, s, (struct piece){from, i - from, false});
         from = i + (left ? len : 1); /* a conjunction stays with what it begins */
         i += len;
     }
-    piece_add(r, ret, &count, s, (struct piece){from, n - from, false, false});
+    piece_add(ret, &count, s, (struct piece){from, n - from, false});
     return count;
 }
 
-/* Joins pieces that mean nothing apart, in place. */
-static size_t join(struct piece *v, size_t n)
+/* Joins pieces of s that mean nothing apart, in place. */
+static size_t join(struct reader *r, const char *s, struct piece *v, size_t n)
 {
     size_t out = 0;
     for (size_t i = 0; i < n; i++) {
         struct piece *last = out ? &v[out - 1] : NULL;
         size_t whole = last ? v[i].at + v[i].n - last->at : 0;
-        bool is_part = v[i].is_bare || (!v[i].is_new && !last) || (last && !v[i].is_new);
-        if (last && is_part && whole <= JOINED_BYTES_MAX) {
+        if (last && whole <= JOINED_BYTES_MAX &&
+            (!v[i].is_new || is_bare(r, s + v[i].at, v[i].n)))
             last->n = whole;
-            last->is_bare = last->is_bare && v[i].is_bare;
-        } else {
+        else
             v[out++] = v[i];
-        }
     }
     return out;
 }
@@ -168,79 +165,15 @@ static const struct {
     [VALUE_QUOTE] = {FACT_NAME, 32},       [VALUE_NAME] = {FACT_NAME, 28},
 };
 
-/* Where `phrase` stands in the plain form; *ret_value: what follows it, or what its * covers. */
-static bool phrase_in(const struct plain *p, const char *phrase, size_t ret_value[2])
-{
-    bool is_begin = phrase[0] == '^';
-    phrase += is_begin;
-    const char *star = strchr(phrase, '*');
-    size_t head = star ? (size_t)(star - phrase) : strlen(phrase);
-    const char *from = p->s;
-    if (is_begin) {
-        size_t skip = phrase[0] == ' ' ? 0 : 1;
-        if (p->n < head + skip || memcmp(p->s + skip, phrase, head) != 0)
-            return false;
-        from += skip;
-    } else if (!(from = memmem(p->s, p->n, phrase, head))) {
-        return false;
-    }
-    size_t begin = (size_t)(from - p->s) + head, end = p->n;
-    if (star) {
-        const char *tail = memmem(p->s + begin, p->n - begin, star + 1, strlen(star + 1));
-        if (!tail)
-            return false;
-        end = (size_t)(tail - p->s);
-    }
-    while (end > begin && p->s[end - 1] == ' ')
-        end--;
-    ret_value[0] = p->at[begin];
-    ret_value[1] = end > begin ? p->at[end] : p->at[begin];
-    return true;
-}
-
-/* The heaviest phrase; NULL: none, or one that says there is nothing here (weight 0). */
-static const struct phrase *phrase_of(const struct clause *c, size_t ret_value[2])
-{
-    const struct phrase *best = NULL;
-    for (size_t i = 0; i < n_phrases; i++) {
-        size_t value[2];
-        const char *begin = phrases[i].text + strspn(phrases[i].text, "^ ");
-        bool is_ascii = (unsigned char)begin[0] < 0x80;
-        if (!(c->begins & begin_bit(begin)))
-            continue;
-        if ((is_ascii ? !c->flags : !c->is_cjk) ||
-            (best && phrases[i].weight && phrases[i].weight <= best->weight))
-            continue;
-        if (!phrase_in(&c->plain, phrases[i].text, value))
-            continue;
-        if (!phrases[i].weight)
-            return NULL;
-        best = &phrases[i];
-        ret_value[0] = value[0];
-        ret_value[1] = value[1];
-    }
-    return best;
-}
-
 static int penalty(const struct clause *c)
 {
     return (c->is_question ? 24 : 0) + (c->is_supposed ? 16 : 0);
 }
 
-/* What happens every day is worth more than what happened once. */
-static bool is_habit(const struct clause *c)
-{
-    static const char *const words[] = {" every ",   " daily ",  " nightly ", " weekly ",
-                                        " monthly ", " always ", "每天",      "每周",
-                                        "每月",      "每晚",     "每年",      NULL};
-    for (size_t i = 0; words[i]; i++)
-        if (memmem(c->plain.s, c->plain.n, words[i], strlen(words[i])))
-            return true;
-    return false;
-}
-
-/* For exact values: kind and weight of the best, more for what has a key and is one's own. */
-static int value_weight(const struct clause *c, const struct fact *f, enum fact_kind *ret_kind)
+/* For exact values: kind and weight of the best, more for what has a key, is one's own and happens
+ * again and again. */
+static int value_weight(const struct clause *c, const struct fact *f, bool is_habit,
+                        enum fact_kind *ret_kind)
 {
     int best = 0, n = 0;
     for (size_t i = 0; i < c->n_values; i++) {
@@ -259,58 +192,22 @@ static int value_weight(const struct clause *c, const struct fact *f, enum fact_
     best += has_thing ? 14 : f->n_pairs ? 6 : 0;
     best = has_thing && best < 68 ? 68 : best;
     best += c->is_first_person ? 8 : 0;
-    best += is_habit(c) ? 10 : 0;
+    best += is_habit ? 10 : 0;
     best += n > 3 ? 6 : n > 1 ? 2 * (n - 1) : 0;
     return best - (c->is_ask ? 20 : 0);
 }
 
 /* Nothing exact, but a person speaks of himself: weak, and not of his thoughts. */
-static int own_weight(const struct clause *c)
+static int own_weight(const struct clause *c, bool is_thought)
 {
-    static const char *const thoughts[] = {" i think ",
-                                           " i guess ",
-                                           " i wonder ",
-                                           " i mean ",
-                                           " i see ",
-                                           " i hope ",
-                                           " i'd like to know ",
-                                           " i was wondering ",
-                                           " i want to know ",
-                                           " i suppose ",
-                                           " i know ",
-                                           " i agree ",
-                                           " i feel ",
-                                           " i understand ",
-                                           " i'm wondering ",
-                                           " i'm curious ",
-                                           " i am curious ",
-                                           " let me ",
-                                           " tell me ",
-                                           " i just ",
-                                           " i'll ",
-                                           " i will ",
-                                           " i'm not sure ",
-                                           "我想",
-                                           "我觉得",
-                                           "我认为",
-                                           "我猜",
-                                           "我知道",
-                                           "我明白",
-                                           "我好奇",
-                                           "我在想",
-                                           NULL};
-    if (!c->is_first_person || c->is_question || c->is_ask || clause_content(c) < 2)
+    if (!c->is_first_person || c->is_question || c->is_ask || is_thought || clause_content(c) < 2)
         return 0;
-    for (size_t i = 0; thoughts[i]; i++)
-        if (memmem(c->plain.s, c->plain.n, thoughts[i], strlen(thoughts[i])))
-            return 0;
-    bool is_not = c->flags & W_NOT || (c->is_cjk && zh_find(zh_nots, c->s, c->n));
-    return is_not ? 46 : 36;
+    return c->flags & W_NOT || c->zh & Z_NOT ? 46 : 36;
 }
 
 static bool is_about_health(const struct clause *c)
 {
-    return c->flags & W_HEALTH || (c->is_cjk && zh_find(zh_health, c->s, c->n));
+    return c->flags & W_HEALTH || c->zh & Z_HEALTH;
 }
 
 /* "my", "our": somebody's own. */
@@ -339,14 +236,15 @@ static size_t first_part(const char *s, size_t n)
 static void weigh_user(const struct clause *c, struct fact *f)
 {
     f->n_pairs = clause_keys(c, f->pairs);
-    size_t value[2];
-    const struct phrase *phrase = phrase_of(c, value);
+    const struct spotted spotted = phrases_spot(c);
+    const struct phrase *phrase = spotted.phrase;
+    const size_t from = spotted.value[0], to = spotted.value[1];
     enum fact_kind kind = FACT_SELF;
-    int weight = value_weight(c, f, &kind);
-    if (phrase && phrase->key[0] && value[1] > value[0]) {
-        size_t n = first_part(c->s + value[0], value[1] - value[0]);
+    int weight = value_weight(c, f, spotted.is_habit, &kind);
+    if (phrase && phrase->key[0] && to > from) {
+        size_t n = first_part(c->s + from, to - from);
         if (n < FACT_WAS_BYTES)
-            f->n_pairs = pair_add(f->pairs, 0, phrase->key, c->s + value[0], n);
+            f->n_pairs = pair_add(f->pairs, 0, phrase->key, c->s + from, n);
     }
     if (phrase && phrase->weight > weight) {
         int extra = weight ? 3 : 0;
@@ -364,7 +262,7 @@ static void weigh_user(const struct clause *c, struct fact *f)
         kind = FACT_SELF;
     }
     if (!weight) {
-        weight = own_weight(c);
+        weight = own_weight(c, spotted.is_thought);
         kind = FACT_SELF;
     }
     f->kind = kind;
@@ -373,8 +271,10 @@ static void weigh_user(const struct clause *c, struct fact *f)
 
 static void weigh_assistant(const struct clause *c, struct fact *f)
 {
+    if (!c->n_values) /* only exact ones count */
+        return;
     f->n_pairs = clause_keys(c, f->pairs);
-    f->weight = (value_weight(c, f, &f->kind) - penalty(c)) / 2;
+    f->weight = (value_weight(c, f, phrases_spot(c).is_habit, &f->kind) - penalty(c)) / 2;
     if (f->kind == FACT_NAME)
         f->weight = 0;
 }
@@ -467,19 +367,13 @@ static int clause_add(struct reader *r, bool is_question, bool is_marked)
 /* Bytes of s[0, n) that are a lead-in, 0: none. */
 static size_t lead_in(struct reader *r, const char *s, size_t n, bool *ret_mark)
 {
-    struct plain *p = &r->clause.plain;
-    plain_of(p, s, n);
-    for (size_t i = 0; i < n_lead_ins; i++) {
-        size_t len = strlen(lead_ins[i].text);
-        if (p->n <= len + 2 || memcmp(p->s + 1, lead_ins[i].text, len) != 0)
-            continue;
-        size_t from = len + 1;
-        while (from < p->n && p->s[from] == ' ')
-            from++;
-        *ret_mark = *ret_mark || lead_ins[i].is_mark;
-        return p->at[from];
-    }
-    return 0;
+    size_t end;
+    plain_begin(&r->clause.plain, s, n, LEAD_IN_PLAIN);
+    const struct lead_in *found = lead_in_find(&r->clause.plain, &end);
+    if (!found)
+        return 0;
+    *ret_mark = *ret_mark || found->is_mark;
+    return end;
 }
 
 static int sentence_read(struct reader *r, const char *s, size_t n)
@@ -493,7 +387,7 @@ static int sentence_read(struct reader *r, const char *s, size_t n)
     }
     if (is_marked)
         r->marked_left = MARKED_SENTENCES;
-    size_t n_pieces = join(pieces, split(r, s, n, pieces));
+    size_t n_pieces = join(r, s, pieces, split(s, n, pieces));
     for (size_t i = 0; i < n_pieces; i++) {
         const char *from = s + pieces[i].at;
         size_t len = pieces[i].n, skip;

@@ -20,7 +20,7 @@
  * going on.
  * A line that a person wrote (FACT_NOTE) outweighs all.
  *
- * English and Chinese by word lists (facts_words.c: a new word is a line); of other languages
+ * English and Chinese by word lists (words.c, words_en.c: a new word is a line); of other languages
  * identifiers, numbers with their neighbours and capitalised names are found.
  *
  * Pure: no clock, no randomness, no locale. Time and bytes are linear in the input.

@@ -168,9 +168,9 @@ static bool strip_end(const char *s, size_t *n, const char *const *list, const c
     return false;
 }
 
-static bool is_listed(const char *const *list, const char *s)
+static bool states(const char *link)
 {
-    return zh_find(list, s, strlen(s)) != NULL;
+    return zh_flags(link, strlen(link)) & Z_COPULA;
 }
 
 static size_t end_of_value_before(const struct clause *c, size_t n)
@@ -189,7 +189,7 @@ static bool key_chinese(const struct clause *c, size_t n, char key[FACT_KEY_BYTE
     const char *which;
     bool is_stated = false;
     while (strip_end(c->s, &n, zh_links, &which))
-        is_stated = is_stated || is_listed(zh_copulas, which);
+        is_stated = is_stated || states(which);
     size_t from = n;
     while (from > end_of_value_before(c, n) && n - from < 24) {
         size_t at = from - 1;
@@ -202,9 +202,9 @@ static bool key_chinese(const struct clause *c, size_t n, char key[FACT_KEY_BYTE
             break;
         from = at;
     }
-    bool is_thing = zh_find(zh_things, c->s + from, n - from);
-    if (n - from < 4 || zh_find(zh_nots, c->s + from, n - from) || n - from >= FACT_KEY_BYTES ||
-        (!is_stated && !is_thing))
+    unsigned flags = zh_flags(c->s + from, n - from);
+    if (n - from < 4 || flags & Z_NOT || n - from >= FACT_KEY_BYTES ||
+        (!is_stated && !(flags & Z_THING)))
         return false;
     memcpy(key, c->s + from, n - from);
     key[n - from] = 0;
@@ -255,7 +255,7 @@ static int key_of_chinese_tail(const struct clause *c, struct fact_pair *v, int 
         char key[FACT_KEY_BYTES];
         size_t before = at ? (size_t)(at - c->s) : 0, after = before + (at ? strlen(states[i]) : 0);
         if (!at || after >= c->n || c->n - after >= FACT_WAS_BYTES || !key_chinese(c, after, key) ||
-            !zh_find(zh_things, key, strlen(key)))
+            !(zh_flags(key, strlen(key)) & Z_THING))
             continue;
         return pair_add(v, n, key, c->s + after, c->n - after);
     }

@@ -43,7 +43,7 @@ bool key_is_thing(const char *key)
             break;
         from = p + 1;
     }
-    return zh_find(zh_things, key, strlen(key)) != NULL;
+    return zh_flags(key, strlen(key)) & Z_THING;
 }
 
 size_t fact_line_bytes(const struct fact *f)
@@ -172,7 +172,7 @@ static bool is_statement(const struct fact *f)
         i += n + 1;
     }
     return memchr(f->text, ':', f->n_text) || strncmp(f->pairs[0].key, "me ", 3) == 0 ||
-           zh_find(zh_updates, f->text, f->n_text) || zh_find(zh_copulas, f->text, f->n_text);
+           zh_flags(f->text, f->n_text) & (Z_UPDATE | Z_COPULA);
 }
 
 /* A person's word stands against the assistant's. */

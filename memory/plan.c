@@ -398,7 +398,7 @@ static int make_cut(struct parts *p, const struct plan_budget *b, enum plan_stra
 int plan_cut(const struct plan_window *w, const struct plan_budget *b, enum plan_strategy s,
              struct plan *ret, struct arena *a, struct err *e)
 {
-    struct parts p;
+    struct parts p = {.w = w};
     if (s < PLAN_WINDOW || s > PLAN_AUTO)
         return err_set(e, ERR_INVAL, "plan: strategy %d makes no cuts", (int)s);
     int rc = check(w, b, e);

@@ -14,10 +14,8 @@ void sentence_walk_init(struct sentence_walk *w, const char *s, size_t n)
     *w = (struct sentence_walk){s, n, 0, true, false};
 }
 
-uint32_t sentence_char(const char *s, size_t n, size_t *i)
+uint32_t sentence_char_beyond(const char *s, size_t n, size_t *i)
 {
-    if ((unsigned char)s[*i] < 0x80)
-        return (unsigned char)s[(*i)++];
     bool ok;
     size_t step = utf8_step(s + *i, n - *i, &ok);
     if (ok)
@@ -43,10 +41,8 @@ bool is_capital(uint32_t cp)
            (cp >= 0x400 && cp <= 0x42F) || (cp >= 0x460 && cp <= 0x52F && !(cp & 1));
 }
 
-bool is_wordly(uint32_t cp)
+bool is_wordly_beyond(uint32_t cp)
 {
-    if (cp < 0x80)
-        return (cp >= '0' && cp <= '9') || (cp >= 'A' && cp <= 'Z') || (cp >= 'a' && cp <= 'z');
     if (cp < 0xC0 || cp == 0xD7 || cp == 0xF7)
         return cp == 0xAA || cp == 0xB5 || cp == 0xBA;
     /* General punctuation to symbols; CJK punctuation; full-width punctuation; specials. */

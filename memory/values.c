@@ -8,266 +8,8 @@
 #include <string.h>
 
 #include "memory/sentence.h"
+#include "memory/values_text.h"
 #include "memory/words.h"
-
-#define ZH_DIGITS_MAX 12 /* characters of a number; no longer one is said */
-
-struct text {
-    const char *s;
-    size_t n;
-};
-
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
-static bool is_letter(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
-static bool is_alnum(char c)
-{
-    return is_digit(c) || is_letter(c);
-}
-
-static char at(struct text t, size_t i)
-{
-    return i < t.n ? t.s[i] : 0;
-}
-
-/* NUL is in no set. */
-static bool is_in(const char *set, char c)
-{
-    return c && strchr(set, c);
-}
-
-static size_t digits(struct text t, size_t i)
-{
-    size_t n = 0;
-    while (is_digit(at(t, i + n)))
-        n++;
-    return n;
-}
-
-static size_t letters(struct text t, size_t i)
-{
-    size_t n = 0;
-    while (is_letter(at(t, i + n)))
-        n++;
-    return n;
-}
-
-static bool has(struct text t, size_t i, const char *what)
-{
-    size_t n = strlen(what);
-    return i <= t.n && t.n - i >= n && memcmp(t.s + i, what, n) == 0;
-}
-
-/* Length of the first string of the list that stands at i. */
-static size_t any_of(struct text t, size_t i, const char *const *list)
-{
-    for (; *list; list++)
-        if (has(t, i, *list))
-            return strlen(*list);
-    return 0;
-}
-
-/* ---- dates and times ---- */
-
-static size_t ordinal(struct text t, size_t i)
-{
-    size_t n = digits(t, i);
-    if (n < 1 || n > 2)
-        return 0;
-    if (has(t, i + n, "st") || has(t, i + n, "nd") || has(t, i + n, "rd") || has(t, i + n, "th"))
-        n += 2;
-    return is_alnum(at(t, i + n)) ? 0 : n;
-}
-
-static size_t month(struct text t, size_t i)
-{
-    size_t n = letters(t, i);
-    if (!n || !(word_flags(t.s + i, n) & W_MONTH))
-        return 0;
-    return n <= 4 && at(t, i + n) == '.' ? n + 1 : n;
-}
-
-/* ", 2025" or " 2025". */
-static size_t year_after(struct text t, size_t i)
-{
-    size_t n = at(t, i) == ',' ? 1 : 0;
-    if (at(t, i + n) == ' ' && digits(t, i + n + 1) == 4 && !is_alnum(at(t, i + n + 5)))
-        return n + 5;
-    return 0;
-}
-
-/* 2025-03-14, 14/03/2025, 3.4.25; with T and a time after the first. */
-static size_t numeric_date(struct text t, size_t i)
-{
-    size_t a = digits(t, i);
-    char sep = at(t, i + a);
-    if ((a != 4 && a != 1 && a != 2) || !is_in("-/.", sep))
-        return 0;
-    size_t b = digits(t, i + a + 1);
-    if ((b != 1 && b != 2) || at(t, i + a + 1 + b) != sep)
-        return 0;
-    size_t c = digits(t, i + a + b + 2), n = a + b + c + 2;
-    bool is_dotted_short = sep == '.' && a != 4 && c != 4; /* 2.3.1 is a version */
-    if ((a == 4 ? c != 1 && c != 2 : c != 2 && c != 4) || is_dotted_short)
-        return 0;
-    if (at(t, i + n) == 'T' && digits(t, i + n + 1) == 2)
-        while (is_alnum(at(t, i + n)) ||
-               (is_in(":+-.", at(t, i + n)) && is_alnum(at(t, i + n + 1))))
-            n++;
-    return is_alnum(at(t, i + n)) || (at(t, i + n) == sep && is_digit(at(t, i + n + 1))) ? 0 : n;
-}
-
-/* March 14th, 2025; 14 March 2025; the 14th of March; March 2025. */
-static size_t month_date(struct text t, size_t i)
-{
-    size_t n = month(t, i);
-    if (n) {
-        size_t day = at(t, i + n) == ' ' ? ordinal(t, i + n + 1) : 0;
-        if (day)
-            n += 1 + day;
-        size_t year = year_after(t, i + n);
-        return day || year ? n + year : 0;
-    }
-    n = ordinal(t, i);
-    if (!n)
-        return 0;
-    size_t gap = has(t, i + n, " of ") ? 4 : at(t, i + n) == ' ' ? 1 : 0;
-    size_t name = gap ? month(t, i + n + gap) : 0;
-    return name ? n + gap + name + year_after(t, i + n + gap + name) : 0;
-}
-
-static size_t weekday(struct text t, size_t i)
-{
-    size_t n = letters(t, i);
-    return n && (word_flags(t.s + i, n) & W_DAY) ? n : 0;
-}
-
-/* " am", "p.m.", with the space before it. */
-static size_t half_day(struct text t, size_t i)
-{
-    static const char *const forms[] = {"a.m.", "p.m.", "A.M.", "P.M.",    "am",
-                                        "pm",   "AM",   "PM",   "o'clock", NULL};
-    size_t gap = at(t, i) == ' ' ? 1 : 0, n = any_of(t, i + gap, forms);
-    return n && !is_alnum(at(t, i + gap + n)) ? gap + n : 0;
-}
-
-/* 14:30, 14:30:05, 3pm, 3:15 p.m., 09:00 UTC. */
-static size_t clock_time(struct text t, size_t i)
-{
-    static const char *const zones[] = {" UTC", " GMT", " CET", " CEST", " EST",
-                                        " EDT", " PST", " PDT", "Z",     NULL};
-    size_t n = digits(t, i);
-    if (n < 1 || n > 2)
-        return 0;
-    size_t half = half_day(t, i + n);
-    if (half)
-        return n + half;
-    if (at(t, i + n) != ':' || digits(t, i + n + 1) != 2)
-        return 0;
-    n += 3;
-    if (at(t, i + n) == ':' && digits(t, i + n + 1) == 2)
-        n += 3;
-    n += half_day(t, i + n);
-    n += any_of(t, i + n, zones);
-    return is_alnum(at(t, i + n)) || at(t, i + n) == ':' ? 0 : n;
-}
-
-/* ---- Chinese ---- */
-
-static const char *const zh_digits[] = {"零", "〇", "一", "二", "两", "三", "四", "五", "六", "七",
-                                        "八", "九", "十", "百", "千", "万", "亿", "半", NULL};
-
-/* Digits of either script: 14, 3.5, 二十, 3万. */
-static size_t zh_number(struct text t, size_t i)
-{
-    size_t n = digits(t, i);
-    while (n && is_in(".,", at(t, i + n)) && is_digit(at(t, i + n + 1)))
-        n += 1 + digits(t, i + n + 1);
-    size_t more;
-    for (int k = 0; k < ZH_DIGITS_MAX && (more = any_of(t, i + n, zh_digits)); k++)
-        n += more;
-    return n;
-}
-
-/* A number and `unit`; 0: not here. */
-static size_t zh_part(struct text t, size_t i, const char *const *units)
-{
-    size_t n = zh_number(t, i), unit = n ? any_of(t, i + n, units) : 0;
-    return unit ? n + unit : 0;
-}
-
-/* 2025年3月14日, 三月十五号, 周五, 下周三, 星期天. */
-static size_t zh_date(struct text t, size_t i)
-{
-    static const char *const years[] = {"年", NULL}, *const months[] = {"月份", "月", NULL},
-                             *const days[] = {"日", "号", NULL};
-    static const char *const weeks[] = {"下下周", "下周",   "上周",   "本周", "这周", "每周",
-                                        "周",     "下星期", "每星期", "星期", "礼拜", NULL};
-    static const char *const of_week[] = {"一", "二", "三", "四", "五",
-                                          "六", "日", "天", "末", NULL};
-    size_t week = any_of(t, i, weeks), day = week ? any_of(t, i + week, of_week) : 0;
-    if (day)
-        return week + day;
-    size_t n = 0, year = zh_part(t, i, years);
-    if (year && digits(t, i) != 4 && digits(t, i) != 2 && digits(t, i))
-        return 0;
-    n += year;
-    size_t mon = zh_part(t, i + n, months);
-    n += mon;
-    day = mon || !year ? zh_part(t, i + n, days) : 0;
-    n += day;
-    bool is_span = !mon && !day && digits(t, i) != 4; /* 三年 is a span, 2019年 a year */
-    if (is_span || (day && !mon && n <= 4 && !is_digit(at(t, i))))
-        return 0;
-    return n;
-}
-
-/* 下午3点, 15点30分, 三点半. */
-static size_t zh_time(struct text t, size_t i)
-{
-    static const char
-        *const parts[] = {"早上", "上午", "中午", "下午", "晚上", "凌晨", "傍晚", NULL},
-               *const hours[] = {"点钟", "点", NULL}, *const rest[] = {"半", "一刻", "三刻", NULL},
-               *const minutes[] = {"分", NULL};
-    size_t n = any_of(t, i, parts), hour = zh_part(t, i + n, hours);
-    if (n && !hour) {
-        size_t clock = clock_time(t, i + n);
-        return clock ? n + clock : 0;
-    }
-    if (!hour)
-        return 0;
-    n += hour;
-    size_t half = any_of(t, i + n, rest);
-    return n + (half ? half : zh_part(t, i + n, minutes));
-}
-
-static size_t zh_money(struct text t, size_t i)
-{
-    static const char *const units[] = {"元",   "块钱", "块",     "美元", "欧元",
-                                        "英镑", "日元", "人民币", "港币", NULL};
-    return zh_part(t, i, units);
-}
-
-/* A number in digits and the measure after it: 3个, 65公斤, 12楼. */
-static size_t zh_count(struct text t, size_t i)
-{
-    size_t n = zh_number(t, i), at_unit = i + n;
-    if (!n || !is_digit(at(t, i)) || at_unit >= t.n)
-        return 0;
-    static const char *const particles[] = {"了", "的", "吗", "呢", "吧", "和",
-                                            "是", "在", "就", "也", NULL};
-    if (any_of(t, at_unit, particles))
-        return 0;
-    uint32_t cp = sentence_char(t.s, t.n, &at_unit);
-    return is_cjk(cp) ? at_unit - i : 0;
-}
 
 /* ---- runs of ASCII ---- */
 
@@ -323,10 +65,33 @@ static size_t phone(struct text t, size_t i)
     return is_marked || memchr(t.s + i, '-', end) ? end : 0;
 }
 
+static bool is_run_mark(char c)
+{
+    switch (c) {
+    case '_':
+    case '.':
+    case '/':
+    case ':':
+    case '@':
+    case '#':
+    case '+':
+    case '-':
+    case '~':
+    case '%':
+    case '&':
+    case '=':
+    case '\\':
+    case '*':
+        return true;
+    default:
+        return false;
+    }
+}
+
 static size_t run_end(struct text t, size_t i)
 {
     size_t n = 0;
-    while (is_alnum(at(t, i + n)) || is_in("_./:@#+-~%&=\\*", at(t, i + n)))
+    while (is_alnum(at(t, i + n)) || is_run_mark(at(t, i + n)))
         n++;
     while (n && is_in(".:-+@=&~*", t.s[i + n - 1]) && !(n >= 2 && has(t, i + n - 2, "++")))
         n--;
@@ -537,6 +302,10 @@ static size_t word_len(struct text t, size_t i)
     size_t n = 0;
     while (i + n < t.n) {
         size_t next = i + n;
+        if (is_alnum(t.s[next])) {
+            n++;
+            continue;
+        }
         uint32_t cp = sentence_char(t.s, t.n, &next);
         bool is_joint = n && (cp == '\'' || cp == '-' || cp == 0x2019) && is_letter(at(t, next));
         if ((!is_wordly(cp) || is_cjk(cp)) && !is_joint)
@@ -580,38 +349,13 @@ static size_t name(struct text t, size_t i, bool is_first)
 
 /* ---- the walk ---- */
 
-static size_t zh_value(struct text t, size_t i, enum value_kind *ret)
-{
-    size_t n;
-    if ((n = zh_date(t, i)))
-        *ret = digits(t, i) == 4 && n == 4 + strlen("年") ? VALUE_YEAR : VALUE_DATE;
-    else if ((n = zh_time(t, i)))
-        *ret = VALUE_TIME;
-    else if ((n = zh_money(t, i)))
-        *ret = VALUE_MONEY;
-    else if ((n = zh_count(t, i)))
-        *ret = VALUE_NUMBER;
-    return n;
-}
-
-static size_t dated(struct text t, size_t i, enum value_kind *ret)
-{
-    size_t n = numeric_date(t, i);
-    n = n ? n : month_date(t, i);
-    n = n ? n : weekday(t, i);
-    *ret = VALUE_DATE;
-    if (!n && (n = clock_time(t, i)))
-        *ret = VALUE_TIME;
-    return n;
-}
-
 static size_t run_value(struct text t, size_t i, enum value_kind *ret)
 {
     size_t n;
     *ret = VALUE_URL;
     if ((n = url(t, i)))
         return n;
-    if ((n = dated(t, i, ret)))
+    if ((n = date_or_time(t, i, ret)))
         return n;
     *ret = VALUE_MONEY;
     if ((!is_letter(t.s[i]) || t.s[i] == 'U') && (n = money(t, i)))
@@ -632,16 +376,28 @@ static size_t run_value(struct text t, size_t i, enum value_kind *ret)
     return kind ? n : 0;
 }
 
-/* The value at i, a beginning. *ret_skip: bytes before it. */
+/* Whether the recognisers of runs have anything to look at in this ASCII character. */
+static bool begins_run(char c)
+{
+    return is_alnum(c) || c == '$' || c == '(' || is_run_mark(c);
+}
+
+/* The value at i, a beginning; a quotation's is behind its mark. */
 static size_t value_at(struct text t, size_t i, bool is_first, struct value *ret)
 {
-    size_t n, open = 0;
+    size_t n = 0, open = 0;
     enum value_kind kind = 0;
-    bool is_plain = is_letter(t.s[i]); /* the most frequent: no need to ask for the others */
-    if (!is_plain && (n = quoted(t, i, &open)))
+    const char c = t.s[i];
+    const bool is_ascii = (unsigned char)c < 0x80;
+    if (!is_letter(c) && (n = quoted(t, i, &open)))
         kind = VALUE_QUOTE;
-    else if ((is_plain || (n = zh_value(t, i, &kind)) == 0) && (n = run_value(t, i, &kind)) == 0 &&
-             (n = name(t, i, is_first)))
+    else if (!is_letter(c) && (n = zh_value(t, i, &kind)))
+        ;
+    else if (is_ascii && begins_run(c))
+        n = run_value(t, i, &kind);
+    else if (!is_ascii && (n = money(t, i)))
+        kind = VALUE_MONEY;
+    if (!n && (n = name(t, i, is_first)))
         kind = VALUE_NAME;
     *ret = (struct value){kind, (uint32_t)(i + open), (uint32_t)n};
     return n;

@@ -6,8 +6,6 @@
  */
 #include "memory/words.h"
 
-#include <string.h>
-
 const char *const zh_links[] = {
     "目前是", "现在是", "改成了", "改为了", "换成了", "变成了", "调整为", "调整到", "更新为",
     "更新到", "升级到", "升级为", "推迟到", "提前到", "设置为", "设定为", "设置成", "定在了",
@@ -17,13 +15,13 @@ const char *const zh_links[] = {
     "不超过", "号码",   "是",     "为",     "叫",     "在",     "到",     "有",     "用",
     "了",     "约",     "从",     "于",     "：",     ":",      "=",      "#",      " ",
     "“",      "「",     "\"",     NULL};
-const char *const zh_copulas[] = {"是",   "为",     "叫",   "改",   "换",     "变",
+static const char *const zh_copulas[] = {"是",   "为",     "叫",   "改",   "换",     "变",
                                   "调整", "更新到", "升级", "推迟", "提前到", "设",
                                   "定",   "等于",   "：",   ":",    "=",      NULL};
-const char *const zh_updates[] = {"现在", "改成", "改为", "改到", "改用", "换成",   "换到",
+static const char *const zh_updates[] = {"现在", "改成", "改为", "改到", "改用", "换成",   "换到",
                                   "变成", "变为", "更新", "升级", "推迟", "提前到", "调整",
                                   "不再", "搬到", "更正", "目前", "挪到", NULL};
-const char *const zh_things[] = {
+static const char *const zh_things[] = {
     "端口",   "版本",   "编号", "单号",   "事故",     "工单",     "故障", "存储桶", "桶",
     "服务器", "主机",   "集群", "数据库", "截止日期", "截止时间", "日期", "时间",   "预算",
     "价格",   "费用",   "密码", "口令",   "电话",     "手机",     "房间", "房号",   "座位",
@@ -35,33 +33,63 @@ const char *const zh_things[] = {
 const char *const zh_ends[] = {"我们的", "咱们的", "我的", "他的", "她的", "这个", "那个", "我们",
                                "咱们",   "我",     "的",   "把",   "将",   "和",   "请",   "说",
                                "跟",     "与",     "于",   "是",   "对",   "给",   NULL};
-const char *const zh_health[] = {"过敏",   "糖尿病", "哮喘",   "怀孕", "孕妇",   "素食",   "吃素",
+static const char *const zh_health[] = {"过敏",   "糖尿病", "哮喘",   "怀孕", "孕妇",   "素食",   "吃素",
                                  "不能吃", "不耐受", "乳糖",   "麸质", "高血压", "心脏病", "清真",
                                  "胰岛素", "忌口",   "花粉症", "色盲", "癫痫",   NULL};
-const char *const zh_questions[] = {
+static const char *const zh_questions[] = {
     "？",   "?",    "吗",   "什么",   "怎么",     "为什么", "哪里",   "哪个", "哪些", "哪种",
     "多少", "几个", "如何", "能不能", "可不可以", "是不是", "有没有", "谁",   NULL};
-const char *const zh_asks[] = {"帮我",     "请问", "给我讲", "讲讲", "告诉我", "解释", "介绍",
+static const char *const zh_asks[] = {"帮我",     "请问", "给我讲", "讲讲", "告诉我", "解释", "介绍",
                                "推荐",     "翻译", "写一",   "列出", "说说",   "总结", "描述",
                                "比较一下", "给我", "教我",   "聊聊", "想知道", "举个", NULL};
-const char *const zh_ifs[] = {"如果", "假如", "假设", "比如", "例如", "要是", "万一", NULL};
-const char *const zh_firsts[] = {"我", "咱", "本人", "俺", NULL};
-const char *const zh_chat[] = {"你好",   "您好",   "谢谢",   "多谢",   "再见", "哈哈", "好的",
+static const char *const zh_ifs[] = {"如果", "假如", "假设", "比如", "例如", "要是", "万一", NULL};
+static const char *const zh_firsts[] = {"我", "咱", "本人", "俺", NULL};
+static const char *const zh_chat[] = {"你好",   "您好",   "谢谢",   "多谢",   "再见", "哈哈", "好的",
                                "早上好", "晚上好", "不客气", "没问题", "嗯",   "拜拜", NULL};
-const char *const zh_nots[] = {"不", "没", "别", "无法", "禁止", "勿", "未", NULL};
+static const char *const zh_nots[] = {"不", "没", "别", "无法", "禁止", "勿", "未", NULL};
 
-const char *zh_find(const char *const *list, const char *s, size_t n)
-{
-    size_t ascii = 0;
-    while (ascii < n && (unsigned char)s[ascii] < 0x80)
-        ascii++;
-    if (ascii == n)
-        return NULL;
-    for (; *list; list++)
-        if (memmem(s, n, *list, strlen(*list)))
-            return *list;
-    return NULL;
-}
+const struct zh_list zh_lists[] = {
+    {Z_UPDATE, zh_updates}, {Z_THING, zh_things}, {Z_HEALTH, zh_health}, {Z_QUESTION, zh_questions},
+    {Z_ASK, zh_asks},       {Z_IF, zh_ifs},       {Z_FIRST, zh_firsts},  {Z_CHAT, zh_chat},
+    {Z_NOT, zh_nots},       {Z_COPULA, zh_copulas},
+};
+const size_t n_zh_lists = sizeof zh_lists / sizeof zh_lists[0];
+
+const char *const habits[] = {" every ",  " daily ", " nightly ", " weekly ", " monthly ",
+                              " always ", "每天",    "每周",      "每月",     "每晚",
+                              "每年",     NULL};
+const char *const thoughts[] = {" i think ",
+                                " i guess ",
+                                " i wonder ",
+                                " i mean ",
+                                " i see ",
+                                " i hope ",
+                                " i'd like to know ",
+                                " i was wondering ",
+                                " i want to know ",
+                                " i suppose ",
+                                " i know ",
+                                " i agree ",
+                                " i feel ",
+                                " i understand ",
+                                " i'm wondering ",
+                                " i'm curious ",
+                                " i am curious ",
+                                " let me ",
+                                " tell me ",
+                                " i just ",
+                                " i'll ",
+                                " i will ",
+                                " i'm not sure ",
+                                "我想",
+                                "我觉得",
+                                "我认为",
+                                "我猜",
+                                "我知道",
+                                "我明白",
+                                "我好奇",
+                                "我在想",
+                                NULL};
 
 const struct lead_in lead_ins[] = {
     {"please remember that ", true},

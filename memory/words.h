@@ -1,6 +1,6 @@
 /*
- * What single words and phrases tell, as data (words.c): a new word is a line there. Private to
- * memory.
+ * What single words and phrases tell, as data (words.c, words_en.c): a new word is a line there.
+ * Private to memory.
  */
 #ifndef HEARTH_MEMORY_WORDS_H
 #define HEARTH_MEMORY_WORDS_H
@@ -32,27 +32,42 @@ enum {
     W_TITLE = 1 << 18, /* before a name: Mr, Dr */
 };
 
+struct word {
+    const char *text; /* lower case */
+    unsigned flags;
+};
+extern const struct word words_en[]; /* ascending by bytes */
+extern const size_t n_words_en;
+
 /* Flags of a word of any case (ASCII; ’ as '), 0: unknown. */
 unsigned word_flags(const char *s, size_t n);
-/* The table, for its test: [*ret_n] words in ascending order. */
-const char *word_at(size_t i, unsigned *ret_flags);
-size_t word_count(void);
 
-/* A list of Chinese strings: NULL at the end, longer before shorter where one begins the other. */
-extern const char *const zh_links[];   /* between a thing and its value; never in a key */
-extern const char *const zh_copulas[]; /* those of them that state it */
-extern const char *const zh_updates[]; /* a new value */
-extern const char *const zh_things[];  /* what has exact values */
-extern const char *const zh_ends[];    /* left of a key's beginning */
-extern const char *const zh_health[];
-extern const char *const zh_questions[];
-extern const char *const zh_asks[]; /* begin a request */
-extern const char *const zh_ifs[];
-extern const char *const zh_firsts[];
-extern const char *const zh_chat[];
-extern const char *const zh_nots[];
-/* The first string of the list that occurs in s, or NULL; in text that is all ASCII none does. */
-const char *zh_find(const char *const *list, const char *s, size_t n);
+/* What Chinese strings tell. */
+enum {
+    Z_UPDATE = 1 << 0, /* a new value */
+    Z_THING = 1 << 1,  /* what has exact values */
+    Z_HEALTH = 1 << 2,
+    Z_QUESTION = 1 << 3,
+    Z_ASK = 1 << 4, /* begin a request */
+    Z_IF = 1 << 5,
+    Z_FIRST = 1 << 6,
+    Z_CHAT = 1 << 7,
+    Z_NOT = 1 << 8,
+    Z_COPULA = 1 << 9, /* state a value */
+};
+struct zh_list {
+    unsigned flag;
+    const char *const *strings; /* NULL at the end */
+};
+extern const struct zh_list zh_lists[];
+extern const size_t n_zh_lists;
+
+/* Flags of all strings that occur in s; 0 in text that is all ASCII. One pass. */
+unsigned zh_flags(const char *s, size_t n);
+
+/* NULL at the end; the first that fits is taken off, so longer before shorter. */
+extern const char *const zh_links[]; /* between a thing and its value; never in a key */
+extern const char *const zh_ends[];  /* left of a key's beginning */
 
 /* Phrases before what is meant, taken off: "please remember that", 对了. In the plain form. */
 struct lead_in {
@@ -76,5 +91,8 @@ struct phrase {
 };
 extern const struct phrase phrases[];
 extern const size_t n_phrases;
+
+/* In the plain form too, NULL at the end: what happens again and again; what is only thought. */
+extern const char *const habits[], *const thoughts[];
 
 #endif

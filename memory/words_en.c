@@ -1,15 +1,10 @@
 /*
- * English words and what they tell (words.h), sorted by byte so that they are found by halving;
- * test_facts.c checks the order. A new word is a line.
+ * English words and what they tell (words.h), in the order of their bytes; test_facts.c checks it.
+ * A new word is a line.
  */
 #include "memory/words.h"
 
-#include <string.h>
-
-static const struct {
-    const char *word;
-    unsigned flags;
-} table[] = {
+const struct word words_en[] = {
     {"a", W_STOP | W_SHAPE},
     {"a.m", W_ABBR},
     {"about", W_STOP | W_LINK},
@@ -558,54 +553,4 @@ static const struct {
     {"zip", W_THING},
     {"zone", W_THING},
 };
-
-#define N_WORDS (sizeof table / sizeof table[0])
-#define WORD_BYTES_MAX 24
-
-size_t word_count(void)
-{
-    return N_WORDS;
-}
-
-const char *word_at(size_t i, unsigned *ret_flags)
-{
-    *ret_flags = table[i].flags;
-    return table[i].word;
-}
-
-/* ASCII lower case, ’ as '; 0: too long to be in the table. */
-static size_t fold_word(const char *s, size_t n, char ret[WORD_BYTES_MAX])
-{
-    size_t len = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (len == WORD_BYTES_MAX - 1)
-            return 0;
-        if (n - i >= 3 && memcmp(s + i, "\xE2\x80\x99", 3) == 0) {
-            ret[len++] = '\'';
-            i += 2;
-        } else {
-            ret[len++] = s[i] >= 'A' && s[i] <= 'Z' ? (char)(s[i] + 32) : s[i];
-        }
-    }
-    ret[len] = 0;
-    return memchr(ret, 0, len) ? 0 : len;
-}
-
-unsigned word_flags(const char *s, size_t n)
-{
-    char word[WORD_BYTES_MAX];
-    if (!fold_word(s, n, word))
-        return 0;
-    size_t lo = 0, hi = N_WORDS;
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-        int c = strcmp(word, table[mid].word);
-        if (c == 0)
-            return table[mid].flags;
-        if (c < 0)
-            hi = mid;
-        else
-            lo = mid + 1;
-    }
-    return 0;
-}
+const size_t n_words_en = sizeof words_en / sizeof words_en[0];

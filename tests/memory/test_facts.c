@@ -16,9 +16,6 @@
 #include "base/buf.h"
 #include "base/utf8.h"
 #include "memory/facts.h"
-#include "memory/sentence.h"
-#include "memory/values.h"
-#include "memory/words.h"
 
 #define LINES_MAX 256
 #define ROUNDS 15 /* conversations a budget */
@@ -649,122 +646,9 @@ static void large_inputs_give_a_bounded_list(void **state)
     arena_done(&a);
 }
 
-static void the_tables_of_words_are_in_order(void **state)
-{
-    (void)state;
-    unsigned flags;
-    for (size_t i = 1; i < word_count(); i++)
-        assert_true(strcmp(word_at(i - 1, &flags), word_at(i, &flags)) < 0);
-    for (size_t i = 0; i < word_count(); i++) {
-        const char *word = word_at(i, &flags);
-        assert_int_equal(word_flags(word, strlen(word)), flags);
-    }
-    assert_int_equal(word_flags("I’m", strlen("I’m")), word_flags("i'm", 3));
-    assert_int_equal(word_flags("nosuchword", 10), 0);
-}
-
-static void values_are_recognised_whole(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *text, *value;
-        enum value_kind kind;
-    } cases[] = {
-        {"see https://a.example/x?y=1, please", "https://a.example/x?y=1", VALUE_URL},
-        {"put it in s3://acme-logs.", "s3://acme-logs", VALUE_URL},
-        {"mail ann@example.org!", "ann@example.org", VALUE_EMAIL},
-        {"edit /etc/hearth/hearth.conf.", "/etc/hearth/hearth.conf", VALUE_PATH},
-        {"edit src/main.c now", "src/main.c", VALUE_PATH},
-        {"on C:\\temp\\x today", "C:\\temp\\x", VALUE_PATH},
-        {"host db.example.com:5432 is", "db.example.com:5432", VALUE_HOST},
-        {"ping 10.0.12.7 first", "10.0.12.7", VALUE_HOST},
-        {"incident INC-4471.", "INC-4471", VALUE_IDENT},
-        {"set max_conns to", "max_conns", VALUE_IDENT},
-        {"run 2.3.1 today", "2.3.1", VALUE_VERSION},
-        {"run v2.3 today", "v2.3", VALUE_VERSION},
-        {"call +49 30 901820 now", "+49 30 901820", VALUE_PHONE},
-        {"pay $12,500 now", "$12,500", VALUE_MONEY},
-        {"pay 300 euros now", "300 euros", VALUE_MONEY},
-        {"on March 14th, 2025 we", "March 14th, 2025", VALUE_DATE},
-        {"on 14 March 2025.", "14 March 2025", VALUE_DATE},
-        {"on 2025-03-14.", "2025-03-14", VALUE_DATE},
-        {"by next Tuesday", "Tuesday", VALUE_DATE},
-        {"at 14:30 UTC", "14:30 UTC", VALUE_TIME},
-        {"at 3 p.m. today", "3 p.m.", VALUE_TIME},
-        {"about 1,200 people", "1,200", VALUE_NUMBER},
-        {"with 16GB of it", "16GB", VALUE_NUMBER},
-        {"in 1969 it was", "1969", VALUE_YEAR},
-        {"say \"blue heron\" twice", "blue heron", VALUE_QUOTE},
-        {"with Maria von Schmidt", "Maria", VALUE_NAME},
-        {"dann kam Élodie Müller an", "Élodie Müller", VALUE_NAME},
-        {"截止2025年3月14日前", "2025年3月14日", VALUE_DATE},
-        {"下周三开会", "下周三", VALUE_DATE},
-        {"在下午3点半见", "下午3点半", VALUE_TIME},
-        {"大概3万元左右", "3万元", VALUE_MONEY},
-        {"买了12个苹果", "12个", VALUE_NUMBER},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct value v[4];
-        const char *s = cases[i].text;
-        size_t n = values_find(s, strlen(s), v, 4);
-        bool is_right = n >= 1 && v[0].kind == cases[i].kind && v[0].n == strlen(cases[i].value) &&
-                        memcmp(s + v[0].at, cases[i].value, v[0].n) == 0;
-        if (!is_right)
-            print_message("%s: %zu, kind %d, “%.*s”\n", s, n, n ? (int)v[0].kind : 0,
-                          n ? (int)v[0].n : 0, n ? s + v[0].at : "");
-        assert_true(is_right);
-    }
-    static const char *const none[] = {
-        "and/or", "state-of-the-art work", "e.g. this", "it is so", "well-known", "km/h", "…", ""};
-    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
-        struct value v[4];
-        if (values_find(none[i], strlen(none[i]), v, 4))
-            print_message("%s is no value\n", none[i]);
-        assert_int_equal(values_find(none[i], strlen(none[i]), v, 4), 0);
-    }
-}
-
-static void sentences_end_where_they_end(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *text, *sentences; /* joined by | */
-    } cases[] = {
-        {"One. Two! Three?", "One.|Two!|Three?"},
-        {"Dr. Li met Mr. J. Smith at 3.5 km. Then he left.",
-         "Dr. Li met Mr. J. Smith at 3.5 km.|Then he left."},
-        {"- first\n- second\n3. third", "first|second|third"},
-        {"你好。我叫李雷！你呢？", "你好。|我叫李雷！|你呢？"},
-        {"a\n```\ncode. more\n```\nb", "a|b"},
-        {"a\n```\nopen", "a|```|open"},
-        {"He said \"stop.\" Then left.", "He said \"stop.\"|Then left."},
-        {"  \n\n ", ""},
-        {"bad\xFF"
-         "byte",
-         "bad|byte"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct buf b;
-        struct sentence_walk w;
-        buf_init(&b, SIZE_MAX);
-        buf_str(&b, "");
-        sentence_walk_init(&w, cases[i].text, strlen(cases[i].text));
-        for (size_t at, n; sentence_next(&w, &at, &n);) {
-            if (b.len)
-                buf_char(&b, '|');
-            buf_add(&b, cases[i].text + at, n);
-        }
-        assert_string_equal(b.data, cases[i].sentences);
-        buf_done(&b);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_tables_of_words_are_in_order),
-        cmocka_unit_test(sentences_end_where_they_end),
-        cmocka_unit_test(values_are_recognised_whole),
         cmocka_unit_test(every_fact_sentence_gives_its_values),
         cmocka_unit_test(other_talk_weighs_less_than_facts),
         cmocka_unit_test(eight_facts_survive_sixty_turns_of_other_talk),
