@@ -367,6 +367,7 @@ static int read_hearth(const json *o, struct turn *t, struct http_error *ret)
     if ((rc = body_object(o, "hearth", &hearth, ret)) || !hearth)
         return rc;
     if ((rc = body_bool(hearth, "cache", "hearth.cache", &use_cache, ret)) ||
+        (rc = body_bool(hearth, "window", "hearth.window", &t->params.shows_window, ret)) ||
         (rc = body_str(hearth, "context", "hearth.context", &context, ret)))
         return rc;
     t->params.use_cache = t->params.use_cache && use_cache;

@@ -74,6 +74,11 @@ static int make_head(void *user, const struct fold_leaving *l, struct arena *a,
     const int n = rc == 0 && cut.n_head > 0 ? window_count(s->h, cut.head, cut.n_head) : 0;
     if (rc || n < 0)
         return rc ? rc : err_set(e, n, "the head of a window can't be counted");
+    /* They may be the old ones, handed on, which end before this head does. */
+    cut.summary = arena_copy(a, cut.summary ? cut.summary : "", cut.n_summary);
+    cut.facts = arena_copy(a, cut.facts ? cut.facts : "", cut.n_facts);
+    if (!cut.summary || !cut.facts)
+        return err_set(e, ERR_NOMEM, "out of memory for the head of a window");
     *ret = (struct fold_head){
         .text = cut.head,
         .n_text = cut.n_head,
@@ -263,7 +268,7 @@ static void compare(struct resent *s)
     struct http_error error = {.status = 0};
     struct turn *old = turn_new_background(s->h->d, s->t->owner, s->t->cancel);
     if (old && build(s, &s->fold.before, old, true, &error) == 0) {
-        const int had = prepare_prefix(old);
+        const int had = prepare_prefix(s->h, old);
         r->before = (int)old->prompt.n;
         r->prefix_kept = (int)ids_common(old->prompt.v, (size_t)had, s->t->prompt.v,
                                          s->t->prompt.n);

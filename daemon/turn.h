@@ -49,6 +49,7 @@ struct turn_params {
     bool is_stream;
     bool include_usage;  /* stream_options.include_usage */
     bool use_cache;      /* hearth.cache; false: nothing found, nothing published */
+    bool shows_window;   /* hearth.window: the reply tells what the model has read */
     enum plan_strategy context; /* PLAN_UNSET until it is decided whose counts */
 };
 

@@ -103,12 +103,29 @@ static json *timings_of(const struct turn *t)
     return o;
 }
 
+/* The messages that the model has read, as it has read them: heads and quotes among the words. */
+static json *window_of(const struct turn *t)
+{
+    const struct turn_window *w = &t->window;
+    json *v = json_array();
+    for (size_t i = 0; i < w->n; i++) {
+        static const char *const roles[] = {"", "system", "user", "assistant"};
+        json *m = json_add(v, json_object());
+        json_set_str(m, "role", roles[w->v[i].role]);
+        json_set_strn(m, "content", w->v[i].text, w->v[i].n_text);
+        json_set_int(m, "tokens", (int64_t)(w->starts[i + 1] - w->starts[i]));
+    }
+    return v;
+}
+
 json *wire_hearth(const struct turn *t, bool is_final)
 {
     json *o = json_object();
     json_set(o, "receipt", receipt_of(t));
     if (!is_final)
         return o;
+    if (t->params.shows_window)
+        json_set(o, "window", window_of(t));
     json_set(o, "cache", cache_of(t));
     json_set(o, "timings", timings_of(t));
     if (t->store.has_failed)
