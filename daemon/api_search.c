@@ -19,20 +19,10 @@
 #include "daemon/history.h"
 #include "daemon/items.h"
 #include "memory/search.h"
-#include "memory/segment.h"
 
 #define LIMIT_DEFAULT 10
 #define SNIPPET_BYTES 240
-#define TERMS_MAX 64 /* of a query, for marks */
 #define MARKS_MAX 64 /* of a snippet */
-
-/* What of a query is marked in snippets: its words, and of a query of stop words all of them. */
-struct terms {
-    struct arena *arena;
-    const char *v[TERMS_MAX];
-    int n;
-    bool has_stops, has_singles; /* what it takes: widened until there are some */
-};
 
 struct call {
     struct history *h;
@@ -40,8 +30,6 @@ struct call {
     struct arena arena;
     json *body;
     struct memory_query q;
-    struct segmenter *segmenter; /* NULL: nothing is marked */
-    struct terms terms;
     const char *conversation; /* id, or NULL */
 };
 
@@ -106,6 +94,9 @@ static int complete(struct call *k, struct http_error *ret)
 {
     struct memory_conversation c;
     struct err e;
+    if (k->conversation &&
+        memory_conversation_find(k->h->memory, k->r->owner, k->conversation, &c, &k->arena, &e))
+        return items_error(ret, &e, "conversation");
     if (!k->q.text)
         return body_refused(ret, "invalid_value", "query", "there is nothing to search for");
     k->q.n_text = strlen(k->q.text);
@@ -114,78 +105,20 @@ static int complete(struct call *k, struct http_error *ret)
         return body_refused(ret, "invalid_value", "limit",
                             "limit is 1 to %d, and with offset (%d) at most %d; it is %d",
                             SEARCH_LIMIT_MAX, k->q.offset, SEARCH_POOL, k->q.limit);
-    if (!k->conversation)
-        return 0;
-    if (memory_conversation_find(k->h->memory, k->r->owner, k->conversation, &c, &k->arena, &e))
-        return items_error(ret, &e, "conversation");
-    k->q.conversation = c.row;
+    if (k->conversation)
+        k->q.conversation = c.row;
     return 0;
-}
-
-/* ---- marks ---- */
-
-static bool add_term(void *user, const struct segment *s)
-{
-    struct terms *t = user;
-    if ((s->is_stop && !t->has_stops) || (s->kind == SEGMENT_SINGLE && !t->has_singles))
-        return true;
-    const char *term = arena_str(t->arena, s->term);
-    if (term)
-        t->v[t->n++] = term;
-    return t->n < TERMS_MAX;
-}
-
-/* Pairs of Chinese characters, unless the query has single ones alone. */
-static void terms_init(struct call *k)
-{
-    struct terms *t = &k->terms;
-    t->arena = &k->arena;
-    k->segmenter = segmenter_new();
-    for (int widened = 0; k->segmenter && t->n == 0 && widened < 3; widened++) {
-        t->has_singles = widened > 0;
-        t->has_stops = widened > 1;
-        segment_walk(k->segmenter, k->q.text, k->q.n_text, add_term, t);
-    }
-}
-
-struct marks {
-    const struct terms *terms;
-    size_t v[MARKS_MAX][2];
-    int n;
-};
-
-static bool add_mark(void *user, const struct segment *s)
-{
-    struct marks *m = user;
-    bool is_found = false;
-    for (int i = 0; i < m->terms->n && !is_found; i++)
-        is_found = strcmp(m->terms->v[i], s->term) == 0;
-    if (!is_found)
-        return true;
-    size_t *last = m->n > 0 ? m->v[m->n - 1] : NULL;
-    if (!last || s->from > last[1]) {
-        m->v[m->n][0] = s->from;
-        m->v[m->n++][1] = s->to;
-        return m->n < MARKS_MAX;
-    }
-    /* A part of the one before, or the pair that overlaps it. */
-    if (s->from < last[0])
-        last[0] = s->from;
-    if (s->to > last[1])
-        last[1] = s->to;
-    return true;
 }
 
 static void set_marks(const struct call *k, json *hit, const struct buf *snippet)
 {
-    struct marks m = {.terms = &k->terms};
+    struct memory_mark marks[MARKS_MAX];
+    const size_t n = memory_marks(k->h->memory, &k->q, snippet, marks, MARKS_MAX);
     json *v = json_set(hit, "marks", json_array());
-    if (k->segmenter && k->terms.n > 0 && snippet->len > 0)
-        segment_walk(k->segmenter, snippet->data, snippet->len, add_mark, &m);
-    for (int i = 0; i < m.n; i++) {
+    for (size_t i = 0; i < n; i++) {
         json *pair = json_add(v, json_array());
-        json_add_int(pair, (int64_t)m.v[i][0]);
-        json_add_int(pair, (int64_t)m.v[i][1]);
+        json_add_int(pair, (int64_t)marks[i].from);
+        json_add_int(pair, (int64_t)marks[i].to);
     }
 }
 
@@ -233,7 +166,6 @@ static int search(struct call *k, struct http_error *ret)
     if (memory_recall(k->h->memory, &k->q, &hits, &k->arena, &e))
         return items_error(ret, &e, "query");
     json *data = json_array();
-    terms_init(k);
     for (size_t i = 0; i < hits.n; i++)
         json_add(data, hit_json(k, &hits.v[i]));
     json *o = list_json(data, hits.has_more);
@@ -255,7 +187,6 @@ int api_search(struct history *h, struct request *r, const struct route_args *ar
         rc = complete(&k, ret);
     if (rc == 0)
         rc = search(&k, ret);
-    segmenter_free(k.segmenter);
     json_free(k.body);
     arena_done(&k.arena);
     return rc;
