@@ -4,10 +4,11 @@
  *      GET  context         the prompt of the newest turn, its answer last:
  *                           {"object", "limit", "used", "reserve", "strategy", "cut", "items":
  *                            [{"kind", "role", "message", "text", "tokens"}]}
- *      GET  context?next=1  the window that is being made ready for the next turn, if one is
+ *      GET  context?next=1  the window for the next turn: one that is being made ready, or the one in
+ *                           force
  *      POST context         {"strategy": NAME | null}: the conversation's own, or the daemon's
  *      POST cut             {["strategy"], ["target": TOKENS]}: cuts now
- *      GET  summary         {"summary", "facts", "tokens": {"summary", "facts"}} of the cut in force
+ *      GET  summary         {"summary", "facts", "tokens": {…}} of the cut in force
  *      POST summary         {["summary"], ["facts"]}: edits them
  *
  * kind: template (what the model's own markup adds), system, pins, facts, summary, recalled (all
@@ -171,7 +172,24 @@ static void reply_context(struct call *k)
     history_reply_json(k->h, k->r, 200, o);
 }
 
-/* The cut that `?next=1` asks about: one that is prepared, else the one in force. */
+/* The cut under which the newest answer was read: one that was made since is for the next turn. */
+static int cut_of_newest(struct call *k, int64_t *ret_cut, struct http_error *ret)
+{
+    struct memory_turn last;
+    struct memory_cut cut;
+    struct err e;
+    if (memory_turn_get(k->h->memory, k->c.tip, &last, &k->arena, &e))
+        return 0; /* imported, or nobody has answered yet */
+    *ret_cut = last.cut ? last.cut : MEMORY_WHOLE_PATH;
+    const int rc = last.cut ? memory_cut_by_row(k->h->memory, last.cut, &cut, &k->arena, &e) : 0;
+    if (rc == ERR_NOTFOUND) { /* it went with a message that it may have quoted */
+        *ret_cut = 0;
+        return 0;
+    }
+    return rc ? items_error(ret, &e, NULL) : 0;
+}
+
+/* For `?next=1`: one that is prepared, else the one in force. */
 static int cut_of_query(struct call *k, int64_t *ret_cut, struct http_error *ret)
 {
     struct memory_cut cut;
@@ -180,8 +198,10 @@ static int cut_of_query(struct call *k, int64_t *ret_cut, struct http_error *ret
     *ret_cut = 0;
     bool is_next = request_query(k->r, "next", &next) == 0 && strcmp(next, "0") != 0;
     free(next);
-    if (!is_next || k->c.tip == 0)
+    if (k->c.tip == 0)
         return 0;
+    if (!is_next)
+        return cut_of_newest(k, ret_cut, ret);
     int rc = memory_cut_prepared(k->h->memory, k->c.tip, &cut, &k->arena, &e);
     if (rc == 0)
         *ret_cut = cut.row;

@@ -127,7 +127,7 @@ struct before {
 
 static int keep_old(struct context *c, struct before *old, struct http_error *ret)
 {
-    old->n_prefix = prepare_prefix(c->t);
+    old->n_prefix = prepare_prefix(c->h, c->t);
     if (ids_add(&old->ids, c->t->prompt.v, c->t->prompt.n) == 0)
         return 0;
     http_error_set(ret, 500, "out_of_memory", NULL, "out of memory for the window");

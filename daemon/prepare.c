@@ -195,13 +195,20 @@ int prepare_prompt(struct history *h, struct turn *t, struct http_error *ret_err
     return rc ? rc : prepare_fit(h, t, ret_error);
 }
 
-int prepare_prefix(const struct turn *t)
+int prepare_prefix(const struct history *h, const struct turn *t)
 {
+    const struct tok *tok = engine_tok(h->engine);
     const struct turn_window *w = &t->window;
     size_t n = w->n;
     while (n > 0 && w->v[n - 1].role != CHAT_ASSISTANT)
         n--;
-    return n > 0 ? (int)w->starts[n] : 0;
+    if (n == 0)
+        return 0;
+    /* The template goes on behind the token that ended the answer. */
+    size_t end = w->starts[n];
+    while (end > w->starts[n - 1] && !tok_is_eog(tok, t->prompt.v[end - 1]))
+        end--;
+    return (int)(end > w->starts[n - 1] ? end : w->starts[n]);
 }
 
 int prepare_fit(struct history *h, struct turn *t, struct http_error *ret_error)
@@ -226,7 +233,7 @@ int prepare_fit(struct history *h, struct turn *t, struct http_error *ret_error)
     r->limit = ctx;
     r->used = r->before = r->after = n;
     r->reserved = t->max_tokens;
-    r->prefix_kept = prepare_prefix(t);
+    r->prefix_kept = prepare_prefix(h, t);
     r->prefix_lost = 0;
     return 0;
 }

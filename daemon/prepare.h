@@ -43,7 +43,7 @@ int prepare_render(struct history *h, struct turn *t, struct http_error *ret_err
 int prepare_prompt(struct history *h, struct turn *t, struct http_error *ret_error) MUST_USE;
 /* Of the rendered window, what the turn before this one had, its answer included: all that stands up
  * to the last answer. Tokens. */
-int prepare_prefix(const struct turn *t);
+int prepare_prefix(const struct history *h, const struct turn *t);
 /* A prompt fits when it has 1 … ctx − 1 tokens: else 400 context_length_exceeded with the counts.
  * Clamps max_tokens, writes the receipt. */
 int prepare_fit(struct history *h, struct turn *t, struct http_error *ret_error) MUST_USE;

@@ -2,8 +2,8 @@
  * The receipt: what became of the window, told in every reply. See context.h.
  *
  * The lists name messages with their tokens. dropped and summarised hold what left since the reply
- * before this one: by a cut on the way to this answer, or by one that was made ahead, while nobody
- * waited. Then what left is found by looking at the window as it was.
+ * before this one: by a cut on the way to this answer, by one that was made ahead, while nobody
+ * waited, or by hand. It is found by looking at the window as that reply had it.
  */
 #include <string.h>
 
@@ -71,7 +71,16 @@ static void fill_pinned(const struct context *c)
     }
 }
 
-/* ---- a cut made ahead ---- */
+/* ---- what left ---- */
+
+/* Its words are in the head. */
+static bool is_pinned(const struct memory_pins *pins, int64_t row)
+{
+    for (size_t i = 0; i < pins->n; i++)
+        if (pins->v[i].message == row)
+            return true;
+    return false;
+}
 
 static bool has_row(const struct turn_window *w, int64_t row)
 {
@@ -93,6 +102,8 @@ static int load_before(const struct context *c, int64_t before, struct turn *old
     return rc ? rc : prepare_render(c->h, old, error);
 }
 
+/* By the window of the reply before: what was in it and isn't now has left, by one cut or several,
+ * whoever made them. */
 static void compare(const struct context *c, const struct turn *old)
 {
     struct turn *t = c->t;
@@ -100,42 +111,51 @@ static void compare(const struct context *c, const struct turn *old)
     const struct turn_window *w = &old->window;
     struct turn_changes *list =
         context_summarises(t->window.cut.strategy) ? &r->summarised : &r->dropped;
+    struct memory_pins pins = {.n = 0};
+    struct err e;
+    r->dropped.n = r->summarised.n = 0;
+    if (memory_pin_list(c->h->memory, c->conversation, &pins, &t->arena, &e))
+        pins.n = 0;
     for (size_t i = 0; i < w->n; i++)
-        if (w->rows[i] && !has_row(&t->window, w->rows[i]))
+        if (w->rows[i] && !has_row(&t->window, w->rows[i]) && !is_pinned(&pins, w->rows[i]))
             receipt_add(t, list, w->parts[i].id, window_tokens(old, i));
-    const int had = (int)w->starts[w->n];
+    const int had = prepare_prefix(c->h, old), all = (int)w->starts[w->n];
     r->prefix_kept = (int)ids_common(old->prompt.v, (size_t)had, t->prompt.v, t->prompt.n);
     r->prefix_lost = had - r->prefix_kept;
-    r->before = r->used + had - (int)t->window.starts[t->window.n - c->n_inputs];
+    if (!r->is_live_cut)
+        r->before = r->used + all - (int)t->window.starts[t->window.n - c->n_inputs];
 }
 
-/* The newest answer above this turn's messages was read under another cut: no reply has told of this
- * one yet. */
+/* Whether the newest answer above this turn's messages was read under another cut: no reply has told
+ * of this one yet. */
 static bool is_news(const struct context *c, int64_t *ret_before)
 {
     struct memory_message m = {.parent = c->tip};
     struct memory_turn last;
     struct err e;
-    if (!c->t->window.has_cut || c->t->receipt.is_live_cut)
+    *ret_before = MEMORY_WHOLE_PATH; /* nobody has read it here: it was imported */
+    if (!c->t->window.has_cut)
         return false;
     do {
-        if (m.parent == 0 ||
-            memory_message_by_row(c->h->memory, m.parent, &m, &c->t->arena, &e))
+        if (m.parent == 0)
+            return true;
+        if (memory_message_by_row(c->h->memory, m.parent, &m, &c->t->arena, &e))
             return false;
     } while (m.role != MEMORY_ASSISTANT);
     if (memory_turn_get(c->h->memory, m.row, &last, &c->t->arena, &e))
-        return false; /* imported */
-    *ret_before = last.cut ? last.cut : MEMORY_WHOLE_PATH;
+        return true;
+    if (last.cut)
+        *ret_before = last.cut;
     return last.cut != c->t->window.cut.row;
 }
 
-static void fill_ahead(const struct context *c)
+static void fill_left(const struct context *c)
 {
     struct http_error error = {.status = 0};
     int64_t before;
     if (!is_news(c, &before))
         return;
-    c->t->receipt.is_ahead_cut = true;
+    c->t->receipt.is_ahead_cut = !c->t->receipt.is_live_cut;
     struct turn *old = turn_new_background(c->h->d, c->t->owner, c->t->cancel);
     if (old && load_before(c, before, old, &error) == 0)
         compare(c, old);
@@ -144,7 +164,7 @@ static void fill_ahead(const struct context *c)
 
 void receipt_fill(const struct context *c)
 {
-    fill_ahead(c);
+    fill_left(c);
     fill_kept(c);
     fill_pinned(c);
 }
