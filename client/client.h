@@ -78,7 +78,8 @@ int cmd_search(struct client *c, int argc, char **argv);
 int cmd_status(struct client *c, int argc, char **argv);
 
 extern const struct option_row chat_command_options[], list_command_options[],
-    export_command_options[], replay_command_options[], cache_command_options[], stats_command_options[],
+    export_command_options[], replay_command_options[], cache_command_options[],
+    stats_command_options[],
     context_command_options[], cut_command_options[], summary_command_options[],
     search_command_options[];
 

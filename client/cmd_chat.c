@@ -195,7 +195,7 @@ static const struct slash slashes[] = {
      "the window as it is; with STRATEGY: what to do when it is full"},
     {"/cut", slash_cut, "make room now"},
     {"/summary [edit]", slash_summary, "what stands for the turns that left"},
-    {"/pin [N|last]", slash_pin, "keep a message in the window: the N-th from the end, or the last"},
+    {"/pin [N|last]", slash_pin, "keep the N-th message from the end, or the last, in the window"},
     {"/unpin [N|last]", slash_unpin, "let go of the N-th pin of /pins, or the last"},
     {"/pins", slash_pins, "what is pinned"},
     {"/remember TEXT", slash_remember, "keep a note in the window"},

@@ -14,8 +14,8 @@
  *      …
  *
  * The lines tell the parts from each other when it comes back; they must not be in the texts. What
- * the daemon knows of a fact stays with its line (fact_lines.c). What couldn't be saved is kept, and
- * where is said.
+ * the daemon knows of a fact stays with its line (fact_lines.c). What couldn't be saved is kept,
+ * and where is said.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -34,7 +34,7 @@
 #include "client/window.h"
 
 #define TEXT_MAX ((size_t)1 << 20)
-#define SUMMARY_LINE "#### SUMMARY: what is below stands for the turns that left. Empty: none ####\n"
+#define SUMMARY_LINE "#### SUMMARY: what is below stands for what left. Empty: none ####\n"
 #define FACTS_LINE "#### FACTS: one a line, newest last ####\n"
 #define FILE_PATTERN "/hearth-summary-XXXXXX.txt"
 #define FILE_SUFFIX_BYTES 4
@@ -366,8 +366,8 @@ int summary_edit(struct client *c, const char *id)
     char *path = NULL;
     if (!editor())
         return api_fail(c, EXIT_USAGE, "inval",
-                        "there is no terminal, and neither VISUAL nor EDITOR is set: give --summary "
-                        "or --facts");
+                        "there is no terminal, and neither VISUAL nor EDITOR is set: give "
+                        "--summary or --facts");
     buf_init(&b, TEXT_MAX);
     int code = fetch(c, id, &old);
     if (!code)

@@ -134,7 +134,7 @@ int slash_pin(struct session *s, const char *rest)
     if (code)
         return code;
     if (*rest && !is_id && strcmp(rest, "last") && !parse_int(rest, 1, PIN_BACK_MAX, &n))
-        return inval(s, "/pin [N | last | ID]: the N-th message from the end, up to 100, or its id");
+        return inval(s, "/pin [N | last | ID]: the N-th message from the end, to 100, or its id");
     if (is_id)
         id = strdup(rest);
     code = is_id ? (id ? 0 : EXIT_REFUSED) : find_message(s, n, &id);
@@ -157,8 +157,9 @@ static const json *find_pin(const json *list, const char *what)
     const json *last = NULL;
     const bool is_number = parse_int(what, 1, INT32_MAX, &n);
     for (const json *it = json_first(json_get(list, "data", NULL)); it; it = json_next(it)) {
+        const bool has_id = !strcmp(what, str(it, "id")) || !strcmp(what, str(it, "message"));
         last = it;
-        if (is_number ? ++i == n : !strcmp(what, str(it, "id")) || !strcmp(what, str(it, "message")))
+        if (is_number ? ++i == n : *what && has_id)
             return it;
     }
     return !*what || !strcmp(what, "last") ? last : NULL;

@@ -53,11 +53,10 @@ char *window_path(struct client *c, const char *id, const char *tail)
     return path;
 }
 
-static int call(struct client *c, const char *method, const char *id, const char *tail, json *body,
-                json **ret)
+/* path is window_path's, and taken. */
+static int call(struct client *c, const char *method, char *path, json *body, json **ret)
 {
-    char *path = window_path(c, id, tail);
-    int code = path ? 0 : EXIT_REFUSED;
+    int code = EXIT_REFUSED;
     if (path)
         code = api_call(c, method, path, body, ret);
     else
@@ -180,7 +179,8 @@ int window_show(struct client *c, const char *id, bool is_next)
 {
     json *j = NULL;
     int64_t tokens[BAR_KINDS];
-    int code = call(c, "GET", id, is_next ? "/context?next=1" : "/context", NULL, &j);
+    const char *tail = is_next ? "/context?next=1" : "/context";
+    int code = call(c, "GET", window_path(c, id, tail), NULL, &j);
     if (!code && c->is_json) {
         code = api_print_json(c, j);
     } else if (!code) {
@@ -204,7 +204,7 @@ int window_set_quietly(struct client *c, const char *id, const char *strategy, j
         json_set_str(body, "strategy", strategy);
     else
         json_set_null(body, "strategy");
-    return call(c, "POST", id, "/context", body, ret);
+    return call(c, "POST", window_path(c, id, "/context"), body, ret);
 }
 
 int window_set(struct client *c, const char *id, const char *strategy)
@@ -257,7 +257,7 @@ int window_cut(struct client *c, const char *id, int64_t target, const char *str
         json_set_int(body, "target", target);
     if (strategy)
         json_set_str(body, "strategy", strategy);
-    int code = call(c, "POST", id, "/cut", body, &j);
+    int code = call(c, "POST", window_path(c, id, "/cut"), body, &j);
     if (!code && c->is_json)
         code = api_print_json(c, j);
     else if (!code)

@@ -110,6 +110,16 @@ int memory_recall(struct memory *m, const struct memory_query *q, struct memory_
 void memory_snippet(struct memory *m, const struct memory_query *q, const struct memory_hit *hit,
                     size_t n_max, struct buf *ret);
 
+/* Where a text has a query's words, by their stems: bytes [from, to), ascending, apart from each
+ * other. Stop words only of a query that has nothing else; single Chinese characters likewise. */
+struct memory_mark {
+    size_t from, to;
+};
+/* Those of a snippet, say; the first max of them go to ret. Returns how many, 0 also when memory
+ * ran out. */
+size_t memory_marks(struct memory *m, const struct memory_query *q, const struct buf *text,
+                    struct memory_mark *ret, size_t max);
+
 /* How far the index is. n_waiting: messages (at most) that aren't indexed yet. */
 struct memory_search_state {
     int64_t n_waiting;

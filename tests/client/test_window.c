@@ -160,8 +160,9 @@ static void what_left_is_counted(void **state)
 static void everything_stands_in_one_line(void **state)
 {
     (void)state;
-    says("{\"dropped\":[{\"id\":\"a\",\"tokens\":12}],\"recalled_new\":[{\"id\":\"b\",\"tokens\":5},"
-         "{\"id\":\"c\",\"tokens\":6}],\"cut\":\"live\",\"prefix_lost\":80,\"recall_partial\":true}",
+    says("{\"dropped\":[{\"id\":\"a\",\"tokens\":12}],\"recalled_new\":[{\"id\":\"b\",\"tokens\":"
+         "5},{\"id\":\"c\",\"tokens\":6}],\"cut\":\"live\",\"prefix_lost\":80,"
+         "\"recall_partial\":true}",
          NULL,
          "1 message (12 tokens) left the window; 2 recalled (11 tokens); cut on the way, 80 tokens "
          "lost their place; not everything could be searched");

@@ -487,6 +487,40 @@ static void snippets_show_the_words(void **state)
     buf_done(&text);
 }
 
+/* The marked parts, a bar between them. */
+static void marked(const char *question, const char *text, const char *want)
+{
+    struct memory_query q = query(question);
+    struct memory_mark marks[4];
+    struct buf b, got;
+    buf_init(&b, 1 << 12);
+    buf_init(&got, 1 << 12);
+    buf_str(&b, text);
+    buf_str(&got, "");
+    const size_t n = memory_marks(here.m, &q, &b, marks, 4);
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0)
+            buf_char(&got, '|');
+        buf_add(&got, text + marks[i].from, marks[i].to - marks[i].from);
+    }
+    assert_string_equal(got.data, want);
+    buf_done(&got);
+    buf_done(&b);
+}
+
+static void marks_are_a_questions_words(void **state)
+{
+    (void)state;
+    marked("the cats", "The cat, the CATS' and concatenation", "cat|CATS");
+    marked("the", "the cat and the dog", "the|the");
+    marked("inc-4471", "INC-4471, INC-447", "INC-4471|INC");
+    marked("谁对花生过敏", "我对花生过敏。", "对花生过敏");
+    marked("花", "花生和花", "花|花");
+    marked("x", "", "");
+    marked("", "the cat", "");
+    marked("a1 b", "a1 a1 a1 a1 a1 a1", "a1|a1|a1|a1");
+}
+
 static void ranks_are_merged(void **state)
 {
     (void)state;
@@ -536,6 +570,7 @@ int main(void)
         TEST(another_segmenters_index_is_filled_again_in_pieces),
         TEST(messages_from_before_the_index_are_found_after_a_while),
         TEST(snippets_show_the_words),
+        TEST(marks_are_a_questions_words),
         TEST(ranks_are_merged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
