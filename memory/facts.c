@@ -50,12 +50,14 @@ static size_t separator(const char *s, size_t n, size_t i)
 {
     static const char *const marks[] = {"，", "；", "：", "（", "）", "——", "—",  "–",  " - ",
                                         ", ", "; ", ": ", " (", ")",  "。", "！", "？", NULL};
-    const char c = s[i];
-    if (c != ' ' && c != ',' && c != ';' && c != ':' && c != ')' && (unsigned char)c < 0xE2)
+    const unsigned char c = (unsigned char)s[i];
+    if (c > ';' && c != 0xE2 && c != 0xE3 && c != 0xEF) /* letters, Han */
         return 0;
     for (size_t k = 0; marks[k]; k++) {
+        if (s[i] != marks[k][0])
+            continue;
         size_t len = strlen(marks[k]);
-        if (c == marks[k][0] && n - i >= len && memcmp(s + i, marks[k], len) == 0)
+        if (n - i >= len && memcmp(s + i, marks[k], len) == 0)
             return len;
     }
     return 0;

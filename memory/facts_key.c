@@ -159,7 +159,8 @@ static bool strip_end(const char *s, size_t *n, const char *const *list, const c
 {
     for (; *list; list++) {
         size_t len = strlen(*list);
-        if (*n >= len && memcmp(s + *n - len, *list, len) == 0) {
+        if (*n >= len && s[*n - 1] == (*list)[len - 1] &&
+            memcmp(s + *n - len, *list, len) == 0) {
             *n -= len;
             *ret_which = *list;
             return true;

@@ -18,6 +18,8 @@
  */
 #include "memory/plan.h"
 
+#include <assert.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "base/utf8.h"
@@ -108,17 +110,97 @@ static bool is_boundary(const struct words *w, size_t at)
     return (unsigned char)w->v[at] >= 0xE3 || (unsigned char)w->v[at - 1] >= 0x80;
 }
 
-/* The longest of one line's phrases that stands at `at`; 0: none. */
-static size_t longest(const struct words *w, size_t at, const char *line)
+/* ---- what is looked for ---- */
+
+enum { SIGN_NUMBER = 1, SIGN_NAME = 2, SIGN_ADDRESS = 4, SIGN_DATE = 8, SIGN_WISH = 16 };
+
+/* Parts of words, found anywhere; lower case. */
+static const struct {
+    int sign;
+    const char *parts;
+} signs[] = {
+    {SIGN_WISH, "remember|allerg|prefer|favorite|favourite| hate| love| like |never|always| must| "
+                "not |don't|doesn't|can't|won't|isn't|shouldn't| only | avoid| instead|important|"
+                "deadline|password|secret|vegan|vegetarian|gluten|diabet| is called| my name| i am "
+                "a| i'm a| live in| lives in| works at| i work"},
+    {SIGN_WISH,
+     "记住|記住|记得|記得|别忘|過敏|过敏|喜欢|喜歡|讨厌|討厭|最爱|最愛|不吃|不喝|不能|不要|不会|"
+     "不喜|从不|從不|必须|必須|总是|總是|只要|只能|密码|密碼|我叫|名叫|名字|我是|住在|工作|素食|"
+     "重要|截止|偏好|避免"},
+    {SIGN_DATE, "monday|tuesday|wednesday|thursday|friday|saturday|sunday|january|february| march |"
+                "april| june| july|august|september|october|november|december|birthday|tomorrow|"
+                "yesterday|next week|o'clock"},
+    {SIGN_DATE, "星期|周一|周二|周三|周四|周五|周六|周日|礼拜|生日|明天|昨天|下周|月|点钟"},
+    {SIGN_ADDRESS, "@|://|www.|.com|.org|/usr|/etc|/home|c:\\"},
+    {SIGN_ADDRESS, "电话|電話|邮箱|郵箱|地址|街|号楼|路口"},
+};
+#define N_SIGNS (sizeof(signs) / sizeof(signs[0]))
+
+/* The lists, split at their bars. */
+
+#define CHATS_MAX 1024
+#define PARTS_MAX 256
+
+struct chat {
+    const char *s;
+    uint16_t n, next; /* next: index + 1 of the next that begins with the same byte, 0: the last */
+    enum phrase_kind kind;
+};
+
+struct part {
+    const char *s;
+    size_t n;
+    int sign;
+};
+
+/* Made by whoever asks first, read from then on. */
+static struct {
+    struct chat chats[CHATS_MAX];
+    struct part parts[PARTS_MAX];
+    size_t n_chats, n_parts;
+    uint16_t heads[256], lasts[256]; /* of chats, by the first byte */
+} lists;
+static pthread_once_t made = PTHREAD_ONCE_INIT;
+
+static void add_chat(const char *s, size_t n, enum phrase_kind kind)
+{
+    assert(lists.n_chats < CHATS_MAX);
+    const unsigned char head = (unsigned char)s[0];
+    lists.chats[lists.n_chats++] = (struct chat){.s = s, .n = (uint16_t)n, .kind = kind};
+    if (lists.lasts[head])
+        lists.chats[lists.lasts[head] - 1].next = (uint16_t)lists.n_chats;
+    else
+        lists.heads[head] = (uint16_t)lists.n_chats;
+    lists.lasts[head] = (uint16_t)lists.n_chats;
+}
+
+static void make_lists(void)
+{
+    const char *end;
+    for (size_t i = 0; i < N_PHRASES; i++)
+        for (const char *s = phrases[i].words; s; s = *end ? end + 1 : NULL) {
+            end = strchrnul(s, '|');
+            add_chat(s, (size_t)(end - s), phrases[i].kind);
+        }
+    for (size_t i = 0; i < N_SIGNS; i++)
+        for (const char *s = signs[i].parts; s; s = *end ? end + 1 : NULL) {
+            assert(lists.n_parts < PARTS_MAX);
+            end = strchrnul(s, '|');
+            lists.parts[lists.n_parts++] = (struct part){s, (size_t)(end - s), signs[i].sign};
+        }
+}
+
+/* The longest phrase that stands at `at`, the first of them: its bytes, 0: none. */
+static size_t longest(const struct words *w, size_t at, enum phrase_kind *ret_kind)
 {
     size_t best = 0;
-    for (const char *end; line; line = end ? end + 1 : NULL) {
-        end = strchr(line, '|');
-        if (line[0] != w->v[at])
-            continue;
-        size_t n = end ? (size_t)(end - line) : strlen(line);
-        if (n > best && n <= w->n - at && memcmp(w->v + at, line, n) == 0 && is_boundary(w, at + n))
-            best = n;
+    for (uint16_t k = lists.heads[(unsigned char)w->v[at]]; k; k = lists.chats[k - 1].next) {
+        const struct chat *c = &lists.chats[k - 1];
+        if (c->n > best && c->n <= w->n - at && memcmp(w->v + at, c->s, c->n) == 0 &&
+            is_boundary(w, at + c->n)) {
+            best = c->n;
+            *ret_kind = c->kind;
+        }
     }
     return best;
 }
@@ -160,16 +242,11 @@ static struct talk count_phrases(const struct words *w)
 {
     struct talk t = {0};
     for (size_t at = 0; at < w->n && t.n_other <= SHORT_HALF_WORDS;) {
-        enum phrase_kind kind = PHRASE_CHAT;
-        size_t best = laughter(w, at);
-        for (size_t i = 0; i < N_PHRASES; i++) {
-            if (((unsigned char)phrases[i].words[0] ^ (unsigned char)w->v[at]) & 0x80)
-                continue; /* a line is all English or all Chinese */
-            size_t n = longest(w, at, phrases[i].words);
-            if (n > best) {
-                best = n;
-                kind = phrases[i].kind;
-            }
+        enum phrase_kind kind = PHRASE_CHAT, other = PHRASE_CHAT;
+        size_t best = laughter(w, at), n = longest(w, at, &other);
+        if (n > best) {
+            best = n;
+            kind = other;
         }
         t.n_chat += best > 0 && kind == PHRASE_CHAT;
         t.n_reply += best > 0 && kind == PHRASE_REPLY;
@@ -181,29 +258,6 @@ static struct talk count_phrases(const struct words *w)
 }
 
 /* ---- signs of a fact ---- */
-
-enum { SIGN_NUMBER = 1, SIGN_NAME = 2, SIGN_ADDRESS = 4, SIGN_DATE = 8, SIGN_WISH = 16 };
-
-/* Parts of words, found anywhere; lower case. */
-static const struct {
-    int sign;
-    const char *parts;
-} signs[] = {
-    {SIGN_WISH, "remember|allerg|prefer|favorite|favourite| hate| love| like |never|always| must| "
-                "not |don't|doesn't|can't|won't|isn't|shouldn't| only | avoid| instead|important|"
-                "deadline|password|secret|vegan|vegetarian|gluten|diabet| is called| my name| i am "
-                "a| i'm a| live in| lives in| works at| i work"},
-    {SIGN_WISH,
-     "记住|記住|记得|記得|别忘|過敏|过敏|喜欢|喜歡|讨厌|討厭|最爱|最愛|不吃|不喝|不能|不要|不会|"
-     "不喜|从不|從不|必须|必須|总是|總是|只要|只能|密码|密碼|我叫|名叫|名字|我是|住在|工作|素食|"
-     "重要|截止|偏好|避免"},
-    {SIGN_DATE, "monday|tuesday|wednesday|thursday|friday|saturday|sunday|january|february| march |"
-                "april| june| july|august|september|october|november|december|birthday|tomorrow|"
-                "yesterday|next week|o'clock"},
-    {SIGN_DATE, "星期|周一|周二|周三|周四|周五|周六|周日|礼拜|生日|明天|昨天|下周|月|点钟"},
-    {SIGN_ADDRESS, "@|://|www.|.com|.org|/usr|/etc|/home|c:\\"},
-    {SIGN_ADDRESS, "电话|電話|邮箱|郵箱|地址|街|号楼|路口"},
-};
 
 /* A text in lower case, and which pairs of bytes are in it: most parts are not. */
 struct haystack {
@@ -217,18 +271,12 @@ static unsigned pair_at(const char *s)
     return (unsigned)(unsigned char)s[0] << 8 | (unsigned char)s[1];
 }
 
-static bool has_part(const struct haystack *h, const char *parts)
+static bool has_part(const struct haystack *h, const struct part *p)
 {
-    for (const char *end; parts; parts = end ? end + 1 : NULL) {
-        const unsigned pair = pair_at(parts);
-        end = strchr(parts, '|');
-        const size_t n_part = end ? (size_t)(end - parts) : strlen(parts);
-        if (n_part > 1 && !(h->pairs[pair / 64] >> pair % 64 & 1))
-            continue;
-        if (memmem(h->v, h->n, parts, n_part))
-            return true;
-    }
-    return false;
+    const unsigned pair = pair_at(p->s);
+    if (p->n > 1 && !(h->pairs[pair / 64] >> pair % 64 & 1))
+        return false;
+    return memmem(h->v, h->n, p->s, p->n) != NULL;
 }
 
 static bool is_upper(char c)
@@ -282,9 +330,9 @@ static int find_signs(const char *text, size_t n_text)
         const unsigned pair = pair_at(h.v + i);
         h.pairs[pair / 64] |= (uint64_t)1 << pair % 64;
     }
-    for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++)
-        if (!(found & signs[i].sign) && has_part(&h, signs[i].parts))
-            found |= signs[i].sign;
+    for (size_t i = 0; i < lists.n_parts; i++)
+        if (!(found & lists.parts[i].sign) && has_part(&h, &lists.parts[i]))
+            found |= lists.parts[i].sign;
     return found;
 }
 
@@ -343,6 +391,7 @@ int plan_value(const struct plan_text *t)
     int value = value_of_bulk(t);
     if (value > 0)
         return value;
+    pthread_once(&made, make_lists);
     const int found = find_signs(t->text, t->n_text);
     if (t->n_text <= CHAT_MAX && t->kind != PLAN_CALL && t->kind != PLAN_RESULT) {
         struct words w;
