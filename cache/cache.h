@@ -73,6 +73,10 @@ void cache_take_mail(struct cache *c, struct mail *m);
 void cache_tend(struct cache *c);
 /* Milliseconds until cache_tend has something to do; -1: only after something else has happened. */
 int cache_due_ms(const struct cache *c);
+/* One step of making memory ready for what the disk has, as much of it as one turn may need: the
+ * system hands out memory slower than a fast disk fills it. Nothing while the cache is to stay
+ * small. For idle moments; true: there is more to do. */
+bool cache_prepare(struct cache *c);
 /* Whether blocks are held by reads or writes under way: room that comes back with mail. */
 bool cache_is_busy(const struct cache *c);
 
@@ -121,6 +125,10 @@ int cache_peek(const struct cache *c, const struct cache_root *root, const int32
 /* Blocks for n_more positions past n_tokens, evicting what nobody leases. ERR_NOMEM when the budget
  * is pinned by running turns: nothing was taken. */
 int cache_reserve(struct cache_lease *l, int n_more, struct err *e) MUST_USE;
+/* The same; but the first n_disk positions past n_tokens will come from the disk (what
+ * cache_restorable says), so nobody zeroes their blocks. Before a pass call cache_reserve for its
+ * rows all the same: it zeroes what didn't come. */
+int cache_reserve_for_disk(struct cache_lease *l, int n_more, int n_disk, struct err *e) MUST_USE;
 
 /* Makes every full block of ids[0, seq->n_tokens) shared that isn't yet. When the tree has the same
  * block already, the lease adopts it and gives its own back. cost_us_per_token: what prefill took

@@ -71,8 +71,10 @@ void lease_touch_disk(const struct cache_lease *l);
 int lease_publish(struct cache_lease *l, const int32_t *ids, uint64_t who, struct node **ret,
                   struct err *e) MUST_USE;
 
-/* shrink.c: a block for a sequence's own use, evicting for it; NULL when leases hold all. */
+/* shrink.c: a block for a sequence's own use, evicting for it; NULL when leases hold all. Raw: its
+ * bytes are anybody's. */
 struct kv_block *lease_take_block(struct cache *c);
+struct kv_block *lease_take_raw(struct cache *c);
 size_t shrink_n_used(const struct cache *c); /* blocks of the pool */
 
 /* spill.c */

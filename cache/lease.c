@@ -101,7 +101,7 @@ static struct kv_block *take_copy(struct cache *c, struct node *src, int n)
     struct tree *t = &c->tree;
 
     tree_pin(t, src); /* not evicted for its own copy */
-    struct kv_block *b = lease_take_block(c);
+    struct kv_block *b = lease_take_raw(c);
     if (b) {
         kv_block_copy(b, src->block, n);
     }
@@ -202,7 +202,27 @@ int cache_find(struct cache_lease *l, const int32_t *ids, int n_max, struct cach
     return 0;
 }
 
+/* What the next n_more positions go into holds nothing of somebody else's. */
+static void zero_raw(struct kv_seq *s, int n_more)
+{
+    const int end = (s->n_tokens + n_more + KV_BLOCK - 1) / KV_BLOCK;
+    for (int i = s->n_tokens / KV_BLOCK; i < end; i++) {
+        if (s->blocks[i]->is_raw) {
+            kv_block_zero_from(s->blocks[i], 0);
+        }
+    }
+}
+
 int cache_reserve(struct cache_lease *l, int n_more, struct err *e)
+{
+    const int rc = cache_reserve_for_disk(l, n_more, 0, e);
+    if (!rc) {
+        zero_raw(&l->seq, n_more);
+    }
+    return rc;
+}
+
+int cache_reserve_for_disk(struct cache_lease *l, int n_more, int n_disk, struct err *e)
 {
     struct cache *c = l->cache;
     struct kv_seq *s = &l->seq;
@@ -222,7 +242,8 @@ int cache_reserve(struct cache_lease *l, int n_more, struct err *e)
             n_need - n_had, n_more, n_free, n_idle, kv_pool_n_blocks(c->pool));
     }
     while (s->n_blocks < n_need) {
-        struct kv_block *b = lease_take_block(c);
+        const int n_before = s->n_blocks * KV_BLOCK - s->n_tokens; /* positions */
+        struct kv_block *b = n_before + KV_BLOCK <= n_disk ? lease_take_raw(c) : lease_take_block(c);
         assert(b); /* counted above */
         const int rc = kv_seq_push(s, b, e);
         if (!rc) {
@@ -260,7 +281,7 @@ int lease_publish(struct cache_lease *l, const int32_t *ids, uint64_t who, struc
         .cost_us_per_token = l->cost_us_per_token,
     };
 
-    assert(w.block->n_refs == 1); /* private until now */
+    assert(w.block->n_refs == 1 && !w.block->is_raw); /* private until now */
     const int rc = tree_add(t, lease_end(l), &w, &n, e);
     if (rc) {
         return rc;

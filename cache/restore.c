@@ -40,7 +40,7 @@ static struct kv_block *target(struct cache_lease *l, int n_block)
         return NULL;
     }
     if (s->n_tokens > n_block * KV_BLOCK) {
-        return lease_take_block(l->cache);
+        return lease_take_raw(l->cache);
     }
     return kv_ref(s->blocks[n_block]);
 }
@@ -190,6 +190,7 @@ static bool take(struct cache_lease *l, struct restore_job *r)
     struct cache *c = l->cache;
     struct kv_seq *s = &l->seq;
     const int end = r->n_block * KV_BLOCK + r->count;
+    r->block->is_raw = false;
     assert(r->n_block == l->n_path && end > s->n_tokens);
     if (!(r->count == KV_BLOCK ? take_whole(l, r) : take_tail(l, r))) {
         return false;

@@ -56,18 +56,38 @@ bool cache_regrow(struct cache *c, int divisor)
     return !c->n_given_up;
 }
 
-/* A block for a sequence's own use, evicting for it; NULL when all are held by leases. */
-struct kv_block *lease_take_block(struct cache *c)
+struct kv_block *lease_take_raw(struct cache *c)
 {
     const size_t n_allowed = kv_pool_n_blocks(c->pool) - c->n_given_up;
     const size_t n_used = shrink_n_used(c);
-    struct kv_block *b = n_used < n_allowed ? kv_take(c->pool) : NULL;
+    struct kv_block *b = n_used < n_allowed ? kv_take_raw(c->pool) : NULL;
     while (!b && tree_evict(&c->tree)) {
         c->n_evicted_blocks++;
         /* One that is still being written gives no room now. */
-        b = shrink_n_used(c) < n_used ? kv_take(c->pool) : NULL;
+        b = shrink_n_used(c) < n_used ? kv_take_raw(c->pool) : NULL;
     }
-    return b ? b : kv_take(c->pool);
+    return b ? b : kv_take_raw(c->pool);
+}
+
+struct kv_block *lease_take_block(struct cache *c)
+{
+    struct kv_block *b = lease_take_raw(c);
+    if (b) {
+        kv_block_zero_from(b, 0);
+    }
+    return b;
+}
+
+bool cache_prepare(struct cache *c)
+{
+    struct disk_stats s;
+    assert(thread_is(THREAD_WORKER));
+    if (!c->disk || c->n_given_up > 0) {
+        return false;
+    }
+    disk_stats(c->disk, &s);
+    const size_t n = s.n_blocks < c->n_turn_blocks ? s.n_blocks : c->n_turn_blocks;
+    return kv_pool_touch(c->pool, n, 1) > 0;
 }
 
 int cache_free_disk(struct cache *c, uint64_t n_bytes,

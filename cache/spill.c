@@ -196,6 +196,13 @@ bool cache_is_busy(const struct cache *c)
     return c->n_writing > 0 || c->n_reading > 0;
 }
 
+/* Only so that the worker wakes, for cache_prepare. */
+static void on_known(void *ctx, bool is_done)
+{
+    (void)ctx;
+    (void)is_done;
+}
+
 int cache_disk_open(struct cache *c, const struct cache_disk_options *o, struct err *e)
 {
     assert(thread_is(THREAD_WORKER) && !c->disk);
@@ -207,6 +214,8 @@ int cache_disk_open(struct cache *c, const struct cache_disk_options *o, struct 
     c->tail_idle_us = (int64_t)o->tail_idle_ms * 1000;
     c->tree.on_replaced = on_replaced;
     c->tree.ctx = c;
+    struct err ignored;
+    (void)!disk_sync(c->disk, on_known, NULL, &ignored); /* without memory the next mail wakes it */
     return 0;
 }
 

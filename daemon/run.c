@@ -87,7 +87,10 @@ int run_start(struct run *r, struct cache *c, struct err *e)
     run_find(r);
     /* One block more than the prompt: a turn that could only read it would yield at its first
      * token. */
-    rc = cache_reserve(r->lease, run_pending(r) + KV_BLOCK, e);
+    int n_disk = 0;
+    if (r->t->params.use_cache)
+        n_disk = cache_restorable(r->lease, r->ids.v, (int)r->ids.n - 1);
+    rc = cache_reserve_for_disk(r->lease, run_pending(r) + KV_BLOCK, n_disk, e);
     if (rc) {
         if (r->t->stats.n_yields == 0 && !r->t->stats.t_first)
             r->t->stats.n_cached = r->t->stats.n_ram = r->t->stats.n_disk = r->t->stats.n_shared =

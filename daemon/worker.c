@@ -12,6 +12,7 @@
 #include "base/paths.h"
 #include "daemon/batch.h"
 #include "daemon/budget.h"
+#include "daemon/embedder.h"
 #include "daemon/config.h"
 #include "daemon/forget.h"
 #include "daemon/keep.h"
@@ -172,6 +173,7 @@ static int load(struct work *w, struct err *e)
 {
     struct daemon *d = w->d;
     struct budget budget;
+    uint64_t vectors_bytes;
     uint64_t memory_bytes = d->config->memory_bytes ? d->config->memory_bytes : budget_default();
     atomic_store(&d->n.memory_bytes_max, memory_bytes);
     int rc = open_engine(w, memory_bytes, e);
@@ -181,6 +183,7 @@ static int load(struct work *w, struct err *e)
     struct budget_request request = {
         .memory_bytes = memory_bytes,
         .weights_bytes = info->weights_bytes,
+        .vectors_bytes = embedder_bytes(d->config, memory_bytes, &vectors_bytes),
         .pass_bytes = pass_bytes(w),
         .block_bytes = info->kv.block_bytes,
         .ctx = d->config->ctx,
@@ -341,7 +344,8 @@ static void rest(struct work *w, bool is_loaded)
     }
     const bool is_batch_waiting = !is_loaded || batch_is_idle(&w->batch) || w->batch.is_stalled;
     const bool is_proving = is_loaded && verifier_is_ready(&w->verifier);
-    if (is_batch_waiting && !is_proving && due_ms != 0) {
+    const bool is_idle = is_loaded && batch_is_idle(&w->batch) && !is_proving;
+    if (is_batch_waiting && !is_proving && due_ms != 0 && !(is_idle && cache_prepare(w->cache))) {
         atomic_store(&d->n.worker_parked, 1);
         mailbox_wait(&d->worker, due_ms);
         atomic_store(&d->n.worker_parked, 0);

@@ -8,7 +8,9 @@
  * The mapping is reserved whole and touched slot by slot, so a generous budget costs nothing until
  * it is used; what free slots have touched can be given back (kv_pool_trim). A block is zeroed when
  * it is taken, not when it is released: release happens in bursts (an evicted subtree), taking one
- * at a time.
+ * at a time. A first touch costs more than filling: the system clears the page, and a virtual
+ * machine's host may have to find it. What will be read from the disk soon is therefore touched in
+ * idle time, and isn't zeroed.
  *
  * A slot that nobody holds is poisoned for AddressSanitizer: reading a block after its last unref
  * is then a report, not a wrong answer.
@@ -242,7 +244,34 @@ void kv_pool_relax(struct kv_pool *p)
     (void)madvise(p->blocks[0].data, p->n_blocks * p->shape.block_bytes, MADV_HUGEPAGE);
 }
 
-struct kv_block *kv_take(struct kv_pool *p)
+/* The slot has pages now that the system must hold. */
+static void set_resident(struct kv_pool *p, struct kv_block *b)
+{
+    p->n_resident += !b->is_resident;
+    b->is_resident = true;
+}
+
+size_t kv_pool_touch(struct kv_pool *p, size_t n_ahead, size_t n)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t n_touched = 0;
+    assert(thread_is(THREAD_WORKER));
+    for (struct kv_block *b = p->free; b && n_ahead-- > 0 && n_touched < n; b = b->next_free) {
+        if (b->is_resident) {
+            continue;
+        }
+        slot_unpoison(p, b);
+        for (size_t at = 0; at < p->shape.block_bytes; at += page) {
+            ((volatile unsigned char *)b->data)[at] = 0;
+        }
+        slot_poison(p, b);
+        set_resident(p, b);
+        n_touched++;
+    }
+    return n_touched;
+}
+
+struct kv_block *kv_take_raw(struct kv_pool *p)
 {
     assert(thread_is(THREAD_WORKER));
     struct kv_block *b = p->free;
@@ -253,10 +282,19 @@ struct kv_block *kv_take(struct kv_pool *p)
     p->n_free--;
     b->next_free = NULL;
     b->n_refs = 1;
-    p->n_resident += !b->is_resident;
-    b->is_resident = true;
+    b->is_raw = true;
+    set_resident(p, b);
     slot_unpoison(p, b);
-    memset(b->data, 0, p->shape.block_bytes);
+    return b;
+}
+
+struct kv_block *kv_take(struct kv_pool *p)
+{
+    struct kv_block *b = kv_take_raw(p);
+    if (b) {
+        memset(b->data, 0, p->shape.block_bytes);
+        b->is_raw = false;
+    }
     return b;
 }
 
@@ -306,6 +344,7 @@ static void block_cut(struct kv_block *dst, const struct kv_block *src, int n)
         }
         memset(dst->data + v + v_used, 0, v_bytes - v_used);
     }
+    dst->is_raw = false;
 }
 
 void kv_block_copy(struct kv_block *dst, const struct kv_block *src, int n_positions)
@@ -317,8 +356,11 @@ void kv_block_copy(struct kv_block *dst, const struct kv_block *src, int n_posit
 
 void kv_block_zero_from(struct kv_block *b, int n_positions)
 {
-    assert(n_positions >= 0 && n_positions <= KV_BLOCK);
-    if (n_positions < KV_BLOCK) {
+    assert(n_positions >= 0 && n_positions <= KV_BLOCK && (n_positions == 0 || !b->is_raw));
+    if (n_positions == 0) {
+        memset(b->data, 0, b->pool->shape.block_bytes);
+        b->is_raw = false;
+    } else if (n_positions < KV_BLOCK) {
         block_cut(b, NULL, n_positions);
     }
 }

@@ -56,7 +56,8 @@ int kv_shape_init(struct kv_shape *ret, enum kv_type type, int n_layers, int n_k
 struct kv_block {
     unsigned char *data; /* block_bytes, 64-byte aligned */
     int n_refs;
-    bool is_resident; /* it was taken since its pages last went back to the system */
+    bool is_resident; /* its pages were touched since they last went back to the system */
+    bool is_raw;      /* of kv_take_raw, and not filled yet */
     struct kv_pool *pool;
     struct kv_block *next_free;
 };
@@ -64,7 +65,7 @@ struct kv_block {
 struct kv_pool;
 
 /* Reserves address space for n_blocks (huge pages advised; memory is touched when a block is first
- * taken). */
+ * taken, or before that by kv_pool_touch). */
 int kv_pool_new(const struct kv_shape *shape, size_t n_blocks, struct kv_pool **ret,
                 struct err *e) MUST_USE;
 void kv_pool_free(struct kv_pool *p); /* NULL is fine; all blocks must have been released */
@@ -85,6 +86,12 @@ void kv_pool_relax(struct kv_pool *p);
 
 /* A zeroed block with one reference, or NULL when the budget is used up. */
 struct kv_block *kv_take(struct kv_pool *p);
+/* The same, but its bytes are anybody's: for what a file is to be read into. Whoever does that
+ * clears is_raw; before anything else uses it, kv_block_zero_from(b, 0) or kv_block_copy does. */
+struct kv_block *kv_take_raw(struct kv_pool *p);
+/* Touches the pages of up to n of the n_ahead slots that are taken next, so that taking them won't
+ * wait for the system to find and clear memory. Returns how many those were; 0: none is left. */
+size_t kv_pool_touch(struct kv_pool *p, size_t n_ahead, size_t n);
 struct kv_block *kv_ref(struct kv_block *b);
 void kv_unref(struct kv_block *b); /* NULL is fine; the last one gives the slot back */
 

@@ -103,6 +103,33 @@ void fake_verify_rest(const struct kv_seq *seq)
     }
 }
 
+void fake_verify_blank(const struct kv_seq *seq, int n)
+{
+    fake_verify_rest(seq);
+    for (int i = (seq->n_tokens + KV_BLOCK - 1) / KV_BLOCK; i * KV_BLOCK < n; i++) {
+        const struct kv_block *b = seq->blocks[i];
+        const size_t n_bytes = kv_pool_shape(b->pool)->block_bytes;
+        assert_false(b->is_raw);
+        for (size_t k = 0; k < n_bytes; k++) {
+            assert_int_equal(b->data[k], 0);
+        }
+    }
+}
+
+void fake_spoil(struct kv_pool *pool)
+{
+    struct kv_block *taken = NULL;
+    for (struct kv_block *b; (b = kv_take_raw(pool)); taken = b) {
+        memset(b->data, 0xEE, kv_pool_shape(pool)->block_bytes);
+        b->next_free = taken;
+    }
+    while (taken) {
+        struct kv_block *next = taken->next_free;
+        kv_unref(taken);
+        taken = next;
+    }
+}
+
 uint64_t fake_salt(const char *owner)
 {
     uint64_t h = 1;

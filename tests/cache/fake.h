@@ -30,6 +30,11 @@ void fake_verify(const struct kv_seq *seq, uint64_t salt, const int32_t *ids);
  * cache_find, before a pass). */
 void fake_verify_rest(const struct kv_seq *seq);
 
+/* Fails the test unless what a pass up to position n writes to is zero, and no rubbish. */
+void fake_verify_blank(const struct kv_seq *seq, int n);
+/* Fills every free slot with rubbish, as blocks that others had would leave it. */
+void fake_spoil(struct kv_pool *pool);
+
 struct cache_root fake_root(const char *owner);
 uint64_t fake_salt(const char *owner);
 

@@ -82,6 +82,42 @@ static void files_stay_and_are_found_again(void **state)
     tier_done(&t);
 }
 
+/* As much as a turn's window, and not beyond what the disk has; nothing while memory is short. */
+static void memory_is_made_ready_for_what_the_disk_has(void **state)
+{
+    (void)state;
+    struct tier t;
+    int32_t ids[N_IDS];
+    struct cache_given given;
+    tier_init(&t, 20);
+    cache_set_turn_blocks(t.cache, 4);
+    kv_pool_trim(t.pool);
+    assert_false(cache_prepare(t.cache)); /* it has nothing */
+    assert_int_equal(tier_stats(&t).bytes_resident, 0);
+    read_blocks(&t, ids, 2, 0);
+    tier_settle(&t);
+    const size_t block = tier_stats(&t).block_bytes;
+    for (int n_blocks = 2; n_blocks <= 5; n_blocks += 3) {
+        read_blocks(&t, ids, n_blocks, 0);
+        tier_settle(&t);
+        tier_restart(&t);
+        cache_set_turn_blocks(t.cache, 4);
+        kv_pool_trim(t.pool);
+        tier_mail(&t); /* its names are known: that wakes the worker */
+        while (cache_prepare(t.cache)) {
+        }
+        assert_int_equal(tier_stats(&t).bytes_resident, (n_blocks < 4 ? 2 : 4) * block);
+    }
+    cache_shrink(t.cache, 1, &given);
+    assert_int_equal(given.bytes, 4 * block);
+    assert_false(cache_prepare(t.cache));
+    assert_int_equal(tier_stats(&t).bytes_resident, 0);
+    while (!cache_regrow(t.cache, 8)) {
+    }
+    assert_true(cache_prepare(t.cache));
+    tier_done(&t);
+}
+
 static void what_was_given_up_is_not_taken_back_at_once(void **state)
 {
     (void)state;
@@ -245,6 +281,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_still_waits_for_the_disk_goes_last),
         cmocka_unit_test(files_stay_and_are_found_again),
+        cmocka_unit_test(memory_is_made_ready_for_what_the_disk_has),
         cmocka_unit_test(what_was_given_up_is_not_taken_back_at_once),
         cmocka_unit_test(a_running_turn_gets_what_the_budget_has),
         cmocka_unit_test(the_disk_gives_what_rested_longest_and_rests),

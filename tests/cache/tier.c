@@ -17,6 +17,7 @@ void tier_open(struct tier *t)
 {
     struct err e;
     t->pool = fake_pool(t->n_blocks);
+    fake_spoil(t->pool);
     assert_int_equal(mailbox_init(&t->box, &e), 0);
     assert_int_equal(cache_new(t->pool, &t->cache, &e), 0);
     const struct cache_disk_options o = {
@@ -114,11 +115,14 @@ void tier_sync(struct tier *t)
     assert_true(tier_stats(t).n_disk_written > n_before);
 }
 
-/* As the daemon does: what is being written can't be evicted now, and comes back with mail. */
-static void reserve(struct tier *t, struct cache_lease *l, int n)
+/* As the daemon does: what is being written can't be evicted now, and comes back with mail.
+ * n_disk: positions that the disk has. */
+static void reserve(struct tier *t, struct cache_lease *l, int n, int n_disk)
 {
     struct err e;
-    while (cache_reserve(l, n - cache_lease_seq(l)->n_tokens, &e)) {
+    while (n_disk > 0
+               ? cache_reserve_for_disk(l, n - cache_lease_seq(l)->n_tokens, n_disk, &e)
+               : cache_reserve(l, n - cache_lease_seq(l)->n_tokens, &e)) {
         if (!cache_is_busy(t->cache)) {
             fail_msg("%s", e.text);
         }
@@ -135,7 +139,7 @@ struct cache_lease *tier_begin(struct tier *t, const char *owner, uint64_t who, 
     struct err e;
     assert_int_equal(cache_lease_open(t->cache, &root, who, &l, &e), 0);
     assert_int_equal(cache_find(l, ids, n - 1, &found, &e), 0);
-    reserve(t, l, n);
+    reserve(t, l, n, cache_restorable(l, ids, n - 1));
     cache_restore(l, ids, n - 1);
     fake_check(t->cache);
     return l;
@@ -161,7 +165,8 @@ struct cache_found tier_turn(struct tier *t, const char *owner, uint64_t who, co
     assert_int_equal(found.n_ram + found.n_disk, found.n_tokens);
     fake_verify_rest(s);
     assert_int_equal(cache_find(l, ids, n - 1, &more, &e), 0);
-    reserve(t, l, n);
+    reserve(t, l, n, 0);
+    fake_verify_blank(s, n);
     fake_compute(s, salt, ids, n - s->n_tokens);
     assert_int_equal(cache_publish(l, ids, 0, &e), 0);
     fake_verify(s, salt, ids);

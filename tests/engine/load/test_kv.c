@@ -374,6 +374,68 @@ static void trim_gives_free_slots_to_the_system_and_no_byte_of_others(void **sta
     kv_pool_free(p);
 }
 
+static void touched_slots_are_resident_and_others_wait(void **state)
+{
+    (void)state;
+    enum { N = 8 };
+    struct kv_shape shape;
+    struct kv_pool *p = NULL;
+    struct kv_block *b[N];
+    struct err e;
+    assert_int_equal(kv_shape_init(&shape, KV_F16, 30, 3, 64, &e), 0);
+    assert_int_equal(kv_pool_new(&shape, N, &p, &e), 0);
+    b[0] = kv_take(p);
+    assert_int_equal(kv_pool_touch(p, 3, 2), 2);
+    assert_int_equal(kv_pool_n_resident(p), 3);
+    assert_int_equal(kv_pool_touch(p, 3, 2), 1);
+    assert_int_equal(kv_pool_touch(p, 3, 2), 0);
+    assert_int_equal(kv_pool_n_resident(p), 4);
+    for (int i = 1; i < N; i++) {
+        b[i] = kv_take(p);
+        assert_int_equal(kv_pool_n_resident(p), i < 4 ? 4 : i + 1); /* those were the next */
+        assert_true(all_bytes(b[i]->data, shape.block_bytes, 0));
+    }
+    assert_int_equal(kv_pool_touch(p, N, N), 0); /* none is free */
+    for (int i = 0; i < N; i++) {
+        kv_unref(b[i]);
+    }
+    assert_true(kv_pool_trim(p) > 0);
+    assert_int_equal(kv_pool_n_resident(p), 0);
+    assert_int_equal(kv_pool_touch(p, 100, 100), N);
+    assert_true(n_pages_held(b[0]->data, shape.block_bytes) >= shape.block_bytes / 4096 - 1);
+    kv_pool_free(p);
+}
+
+static void a_raw_block_is_clean_after_its_first_use(void **state)
+{
+    (void)state;
+    struct kv_shape shape;
+    struct kv_pool *p = NULL;
+    struct err e;
+    assert_int_equal(kv_shape_init(&shape, KV_F16, 2, 2, 8, &e), 0);
+    assert_int_equal(kv_pool_new(&shape, 2, &p, &e), 0);
+    struct kv_block *src = kv_take(p), *b = kv_take(p);
+    memset(src->data, 0x11, shape.block_bytes);
+    memset(b->data, 0xEE, shape.block_bytes);
+    kv_unref(b);
+    b = kv_take_raw(p);
+    assert_true(b->is_raw);
+    kv_block_zero_from(b, 0);
+    assert_false(b->is_raw);
+    assert_true(all_bytes(b->data, shape.block_bytes, 0));
+    memset(b->data, 0xEE, shape.block_bytes);
+    kv_unref(b);
+    b = kv_take_raw(p);
+    kv_block_copy(b, src, 5);
+    assert_false(b->is_raw);
+    kv_block_zero_from(b, 0); /* of both kinds of zeroing the same comes */
+    kv_block_copy(b, src, 0);
+    assert_true(all_bytes(b->data, shape.block_bytes, 0));
+    kv_unref(b);
+    kv_unref(src);
+    kv_pool_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -387,6 +449,8 @@ int main(void)
         cmocka_unit_test(seal_zeroes_what_an_abandoned_pass_left),
         cmocka_unit_test(counts_agree_with_a_fool),
         cmocka_unit_test(trim_gives_free_slots_to_the_system_and_no_byte_of_others),
+        cmocka_unit_test(touched_slots_are_resident_and_others_wait),
+        cmocka_unit_test(a_raw_block_is_clean_after_its_first_use),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
