@@ -295,6 +295,8 @@ static enum miss judge(struct history *h, struct turn *t, int *ret_at)
         return MISS_EVICTED;
     if (is_of_other_model(h, t, n))
         return MISS_MODEL;
+    if (t->receipt.is_live_cut || t->receipt.is_ahead_cut)
+        return MISS_CUT;
     look(h, t, &like);
     size_t n_read = like.n_same > 0 ? w->starts[like.n_same] : 0;
     if (t->store.is_reply && n > 0 && w->v[n - 1].ids && w->starts[n - 1] > n_read)

@@ -9,6 +9,7 @@ enum miss {
     MISS_EVICTED, /* it was read before, and its blocks are gone */
     MISS_CHANGED, /* an earlier message is not what was read before */
     MISS_MODEL,   /* another model, or template, read it */
+    MISS_CUT,     /* the window was cut, and the new one not read ahead */
     MISS_N
 };
 

@@ -1,0 +1,291 @@
+"""The edges of the window: prompts around its size, answers that reach its end, what is refused and
+what is never dropped; and by which ways a strategy is chosen. Cases B08 to B14, B79, B82, B83.
+"""
+
+import json
+import unittest
+
+from harness import Scripted, main, system, user
+from talk import STRATEGIES, Talk, filler, is_cut, left, receipt, script
+
+CTX = 256
+FOREVER = {"when": "go on forever", "pieces": ["tick "], "then": "forever"}
+SYSTEM = "Always answer in JSON with key k."
+
+
+def a_script(ctx=CTX, **more):
+    s = script("en", ctx, **more)
+    s["rules"].insert(0, FOREVER)
+    return s
+
+
+def with_system(d, strategy=None):
+    items = [{"type": "message", "role": "system", "content": SYSTEM}]
+    return Talk(d, strategy, items=items)
+
+
+class Edges(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.d = Scripted(a_script())
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.d.stop()
+
+    def prompt_of(self, n, text="go on forever"):
+        """A user's message that makes a stateless prompt of exactly n tokens."""
+        d = self.d
+        status, r = d.post("/v1/responses/input_tokens", {"input": text + " x"})
+        self.assertEqual(status, 200, r)
+        more = n - r["input_tokens"]
+        message = text + " x" + "~" * more  # a token each, or a few in one
+        for _ in range(20):
+            now = d.post("/v1/responses/input_tokens", {"input": message})[1]["input_tokens"]
+            if now == n:
+                return message
+            message = message + " x" * max(1, (n - now) // 2) if now < n else message[: n - now]
+        self.fail(f"no message of {n} tokens")
+
+    def test_prompts_around_the_window_s_size(self):  # B13
+        errors = []
+        for n in range(CTX - 2, CTX + 3):
+            message = self.prompt_of(n)
+            for heat in ("cold", "warm"):
+                for most in (1, 2, None):
+                    with self.subTest(n=n, heat=heat, max_tokens=most):
+                        body = {"messages": [user(message)], "temperature": 0}
+                        if most:
+                            body["max_tokens"] = most
+                        if heat == "cold":
+                            body["hearth"] = {"cache": False}
+                        status, r = self.d.post("/v1/chat/completions", body)
+                        if n > CTX - 1:
+                            self.assertEqual(status, 400, r)
+                            self.assertIn(f"{n} tokens", r["error"]["message"])
+                            error = {**r["error"], "message": ""}
+                            errors.append(json.dumps(error, sort_keys=True))
+                        else:
+                            self.assertEqual(status, 200, r)
+                            expected = min(most or CTX, CTX - n)
+                            self.assertEqual(r["usage"]["completion_tokens"], expected)
+                            self.assertEqual(r["choices"][0]["finish_reason"], "length")
+        self.assertEqual(len(set(errors)), 1, errors)
+
+    def test_an_answer_that_reaches_the_end_says_length(self):  # B11, reserve
+        t = Talk(self.d, "auto")
+        r = t.say("go on forever")
+        self.assertEqual(r["status"], "incomplete")
+        self.assertEqual(r["incomplete_details"]["reason"], "max_output_tokens")
+        used = r["usage"]["input_tokens"] + r["usage"]["output_tokens"]
+        self.assertEqual(used, CTX)
+        self.assertEqual(receipt(r)["reserved"], r["usage"]["output_tokens"])
+        self.d.until_idle()
+        again = t.say("What is 17 times 23?")  # the full window is cut, and the talk goes on
+        self.assertEqual(again["status"], "completed")
+        self.assertTrue(is_cut(again))
+
+    def test_the_reserve_steers_cuts_and_refuses_nothing(self):
+        t = Talk(self.d, "auto")
+        t.say("What is 17 times 23?")
+        t.until_quiet()
+        before = t.window("?next=1")["used"]
+        r = t.say("Why is the sky blue?", max_output_tokens=10_000)
+        self.assertEqual(receipt(r)["reserved"], CTX - r["usage"]["input_tokens"])
+        self.assertGreater(r["usage"]["input_tokens"], before)
+
+    def test_a_message_too_large_for_any_window_is_refused_with_counts(self):  # B09
+        for strategy in STRATEGIES:
+            with self.subTest(strategy=strategy):
+                t = Talk(self.d, strategy)
+                t.say("hello")
+                n, w = len(t.messages()), t.window("?next=1")
+                code = "The gate code is QX-5519. " + "and so on " * CTX
+                status, r = self.d.post("/v1/responses", t.body(code))
+                self.assertEqual((status, r["error"]["code"]), (400, "context_length_exceeded"))
+                self.assertRegex(r["error"]["message"], r"\d+ tokens")
+                self.assertIn(str(CTX), r["error"]["message"])
+                self.assertEqual((len(t.messages()), t.window("?next=1")), (n, w))
+
+    def test_one_token_more_costs_turns_and_no_cliff(self):  # B09
+        seen = []
+        for strategy in ("window", "auto"):
+            for n in range(10, 60):
+                t = Talk(self.d, strategy)
+                for line, _ in filler("en")[:3]:
+                    t.say(line)
+                r = t.say("x " * n, max_output_tokens=1)
+                seen.append((receipt(r)["used"], len(left(r))))
+                if left(r):
+                    break
+            used, n_left = seen[-1]
+            self.assertGreaterEqual(used, 0.3 * CTX, seen)
+            self.assertLessEqual(n_left, 6)
+
+
+class Kept(unittest.TestCase):
+    def test_the_system_message_is_in_every_prompt(self):  # B08
+        for strategy in ("window", "summarise", "retrieve", "prune", "auto"):
+            with Scripted(a_script(320)) as d, self.subTest(strategy=strategy):
+                t = with_system(d, strategy)
+                for line, _ in filler("en")[:30]:
+                    t.say(line)
+                    items = t.window()["items"]
+                    self.assertTrue(items[0]["text"].startswith(SYSTEM), items[0])
+                    roles = [i["role"] for i in items if i["kind"] == "message"]
+                    self.assertEqual(roles, ["user", "assistant"] * (len(roles) // 2))
+                self.assertGreaterEqual(sum(is_cut(r) for r in t.replies), 2)
+
+    def test_system_and_newest_message_too_large_together_are_refused(self):  # B08
+        with Scripted(a_script()) as d:
+            t = with_system(d, "auto")
+            t.say("hello")
+            status, r = d.post("/v1/responses", t.body("word " * (CTX - 5)))
+            self.assertEqual((status, r["error"]["code"]), (400, "context_length_exceeded"), r)
+
+    def test_what_is_recalled_is_never_stored_and_each_text_once(self):  # B82
+        with Scripted(a_script(512)) as d:
+            t = Talk(d, "auto")
+            fact = "The lighthouse keeper's parrot is called Bartholomew."
+            said = [fact]
+            for i in range(5):
+                t.say(fact)
+            sizes = []
+            for i, (line, _) in enumerate(filler("en")[:24]):
+                question = f"What is the lighthouse keeper's parrot called, number {i}?"
+                for text in (line, question):
+                    t.say(text)
+                    said.append(text)
+                    items = t.window()["items"]
+                    recalled = [x["text"] for x in items if x["kind"] == "recalled"]
+                    self.assertLessEqual(sum(r.count(fact) for r in recalled), 1)
+                    sizes.append(sum(x["tokens"] for x in items if x["kind"] == "recalled"))
+            self.assertLessEqual(max(sizes), 512 // 4)
+            stored = [text for _, role, text in t.messages() if role == "user"]
+            self.assertEqual(stored, [fact] * 4 + said)
+
+    def test_what_is_in_the_window_is_not_recalled(self):  # B83
+        with Scripted(a_script(512)) as d:
+            t = Talk(d, "auto")
+            t.say("My cat is called Miso.")
+            r = t.say("What is my cat called?")
+            self.assertEqual(receipt(r)["recalled_new"], [])
+            for line, _ in filler("en")[:20]:
+                t.say(line)
+            self.assertTrue(any(is_cut(r) for r in t.replies))
+            for text in ("What is my cat called?", "The cat, what is it called?"):
+                r = t.say(text)
+                ids = [c["id"] for c in receipt(r)["recalled_new"]]
+                items = t.window()["items"]
+                shown = {i["message"] for i in items if i["kind"] == "message"}
+                self.assertFalse(shown & set(ids))
+                recalled = [i["text"] for i in items if i["kind"] == "recalled"]
+                self.assertEqual(sum(x.count("called Miso") for x in recalled) <= 1, True)
+
+    def test_recall_takes_an_eighth_a_turn_and_a_quarter_in_all(self):
+        with Scripted(a_script(1024, long=True)) as d:
+            t = Talk(d, "retrieve")
+            for line, _ in filler("en")[:25]:
+                t.say(line)
+            n = 0
+            for line, _ in filler("en")[:25]:
+                c = receipt(t.say("Again, please: " + line))
+                new = sum(x["tokens"] for x in c["recalled_new"])
+                n += len(c["recalled_new"])
+                self.assertLessEqual(new, 1024 // 8)
+                self.assertLessEqual(new + sum(x["tokens"] for x in c["recalled_kept"]), 1024 // 4)
+            self.assertGreater(n, 10)
+
+    def test_a_conversation_of_one_huge_message_goes_on(self):  # B79
+        with Scripted(a_script(512)) as d:
+            t = Talk(d, "auto")
+            words = " ".join(line for line, _ in filler("en"))
+            n = 0
+            while True:  # nine tenths of the window
+                size = d.post("/v1/responses/input_tokens", {"input": words[:n]})[1]
+                if size.get("input_tokens", 0) >= 450:
+                    break
+                n += 20
+            t.say(words[:n], max_output_tokens=20)
+            for line, _ in filler("en")[:5]:
+                t.say(line)
+            self.assertTrue(any(is_cut(r) for r in t.replies))
+
+
+class Strategies(unittest.TestCase):
+    def fill(self, t):
+        for line, _ in filler("en")[:12]:
+            t.say(line)
+        return t
+
+    def test_error_refuses_what_does_not_fit(self):
+        with Scripted(a_script()) as d:
+            t = Talk(d, "error")
+            statuses = [d.post("/v1/responses", t.body(line)) for line, _ in filler("en")[:12]]
+            refused = [r for status, r in statuses if status == 400]
+            self.assertTrue(refused)
+            self.assertEqual(refused[0]["error"]["code"], "context_length_exceeded")
+            answered = [r for status, r in statuses if status == 200]
+            self.assertFalse(any(is_cut(r) for r in answered))
+            self.assertEqual(len(t.messages()), 2 * len(answered))
+
+    def test_truncation_says_auto_or_disabled(self):
+        with Scripted(a_script(), "--context", "error") as d:
+            t = Talk(d)
+            for value, strategy in (("auto", "auto"), ("disabled", "error")):
+                r = t.say("hello", truncation=value)
+                self.assertEqual((r["truncation"], receipt(r)["strategy"]), (value, strategy))
+            r = t.say("hello")
+            self.assertEqual((r["truncation"], receipt(r)["strategy"]), ("disabled", "error"))
+            status, r = d.post("/v1/responses", t.body("hello", truncation="sometimes"))
+            self.assertEqual((status, r["error"]["param"]), (400, "truncation"))
+
+    def test_a_request_goes_before_the_conversation_and_that_before_the_daemon(self):
+        with Scripted(a_script(), "--context", "window") as d:
+            t = Talk(d)
+            self.assertEqual(receipt(t.say("hello"))["strategy"], "window")
+            status, r = d.post(t.path + "/context", {"strategy": "prune"})
+            self.assertEqual((status, r["strategy"], r["is_own"]), (200, "prune", True))
+            self.assertEqual(receipt(t.say("hello"))["strategy"], "prune")
+            r = t.say("hello", hearth={"context": "retrieve"})
+            self.assertEqual(receipt(r)["strategy"], "retrieve")
+            self.assertEqual(t.window()["strategy"], "prune")
+            status, r = d.post(t.path + "/context", {"strategy": None})
+            self.assertEqual((r["strategy"], r["is_own"]), ("window", False))
+            status, r = d.post(t.path + "/context", {"strategy": "fifo"})
+            self.assertEqual((status, r["error"]["param"]), (400, "strategy"))
+            self.assertIn("summarise", r["error"]["message"])
+
+    def test_auto_is_the_default(self):
+        with Scripted(a_script()) as d:
+            self.assertEqual(receipt(Talk(d).say("hello"))["strategy"], "auto")
+
+    def test_a_stateless_request_is_refused_by_default(self):
+        with Scripted(a_script()) as d:
+            long = [system(SYSTEM)] + [user("word " * 100)] * 3
+            status, r = d.post("/v1/chat/completions", {"messages": long})
+            self.assertEqual((status, r["error"]["code"]), (400, "context_length_exceeded"))
+
+    def test_a_strategy_may_change_from_turn_to_turn(self):
+        with Scripted(a_script(512)) as d:
+            t = Talk(d)
+            for i, (line, _) in enumerate(filler("en")[:50]):
+                t.say(line, hearth={"context": STRATEGIES[1 + i % 5]})
+            self.assertGreaterEqual(sum(is_cut(r) for r in t.replies), 3)
+            told = [m for r in t.replies for m in left(r)]
+            self.assertEqual(len(told), len(set(told)))
+
+    def test_a_cut_on_the_way_is_why_the_cache_missed(self):
+        with Scripted(a_script(512)) as d:
+            t = Talk(d, "window")
+            lines = [line for line, _ in filler("en")]
+            for line in lines[:6]:
+                t.say(line)
+            t.until_quiet()
+            r = t.say(" ".join(lines[6:16]))  # longer than any turn before
+            self.assertEqual(receipt(r)["cut"], "live")
+            self.assertEqual(r["hearth"]["cache"]["miss"]["reason"], "cut")
+
+
+if __name__ == "__main__":
+    main()
