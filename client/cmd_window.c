@@ -9,7 +9,7 @@
 
 enum { OPT_NEXT = OPT_OWN, OPT_SET, OPT_TARGET };
 const struct option_row context_command_options[] = {
-    {"next", NULL, OPT_NEXT, "as it is being made ready for the next turn"},
+    {"next", NULL, OPT_NEXT, "as the next turn finds it, when it was or is being cut since"},
     {"set", "STRATEGY", OPT_SET, "what to do when it is full, from now on; default: the daemon's"},
     {NULL, NULL, 0, NULL},
 };

@@ -4,6 +4,7 @@
  *      conv_3f2a…
  *      window     700 of 1024 tokens; 170 of the rest are kept for the answer
  *      strategy   auto; cut 2026-01-31 14:05 (auto)
+ *      next       cut 2026-01-31 14:20 (auto), 310 tokens (--next shows it)
  *
  *      SSSPPFFFFFMMMMMMRRRTTTTTTTTTTTTTTTTTTTTTTTT...............
  *      S system 31  P pins 20  F facts 60  M summary 90  R recalled 40  T turns 459  . free 324
@@ -153,45 +154,73 @@ static void print_list(const json *items)
         print_item(it);
 }
 
-static void print_state(const json *j, bool is_next)
+/* A cut has no name of its own: where, when and how it was made. */
+static bool is_same_cut(const json *a, const json *b)
 {
+    return !strcmp(str(a, "at_message", ""), str(b, "at_message", "")) &&
+           !strcmp(str(a, "strategy", ""), str(b, "strategy", "")) &&
+           number(a, "created_at") == number(b, "created_at");
+}
+
+static void print_cut_of(const json *j)
+{
+    char when[20];
     const json *cut = json_get(j, "cut", NULL);
-    const double reserve = number(j, "reserve");
-    printf("%s\n", str(j, "conversation", "?"));
-    printf("window     %.0f of %.0f tokens", number(j, "used"), number(j, "limit"));
+    if (!cut) {
+        fputs("never cut", stdout);
+        return;
+    }
+    format_time(number(cut, "created_at"), when);
+    printf("cut %s (%s)", when, str(cut, "strategy", "?"));
+}
+
+/* now: as the newest answer was read with; next: as the next turn finds it. shown is one of them. */
+static void print_state(const json *shown, const json *now, const json *next)
+{
+    const double reserve = number(shown, "reserve");
+    printf("%s\n", str(shown, "conversation", "?"));
+    printf("window     %.0f of %.0f tokens", number(shown, "used"), number(shown, "limit"));
     if (reserve > 0)
         printf("; %.0f are kept for the answer", reserve);
-    printf("\nstrategy   %s; ", str(j, "strategy", "?"));
-    if (cut) {
-        char when[20];
-        format_time(number(cut, "created_at"), when);
-        printf("cut %s (%s)%s\n", when, str(cut, "strategy", "?"),
-               strcmp(str(cut, "state", ""), "prepared") ? "" : ", for the next turn");
-    } else {
-        puts("never cut");
-    }
-    if (is_next && !(cut && !strcmp(str(cut, "state", ""), "prepared")))
-        puts("next       no cut is being made ready: the next turn goes on with this window");
+    printf("\nstrategy   %s; ", str(shown, "strategy", "?"));
+    print_cut_of(shown);
     putchar('\n');
+    if (is_same_cut(json_get(now, "cut", NULL), json_get(next, "cut", NULL))) {
+        if (shown == next)
+            puts("next       the next turn goes on with this window");
+    } else if (shown == now) {
+        fputs("next       ", stdout);
+        print_cut_of(next);
+        printf(", %.0f tokens (--next shows it)\n", number(next, "used"));
+    }
+    putchar('\n');
+}
+
+static void draw(const json *shown, const json *now, const json *next)
+{
+    const bool has_style = term_has_style(stdout);
+    int64_t tokens[BAR_KINDS];
+    sum_up(shown, tokens);
+    print_state(shown, now, next);
+    print_bar(tokens, has_style);
+    print_legend(tokens, has_style);
+    print_list(json_get(shown, "items", NULL));
 }
 
 int window_show(struct client *c, const char *id, bool is_next)
 {
-    json *j = NULL;
-    int64_t tokens[BAR_KINDS];
-    const char *tail = is_next ? "/context?next=1" : "/context";
-    int code = call(c, "GET", window_path(c, id, tail), NULL, &j);
-    if (!code && c->is_json) {
-        code = api_print_json(c, j);
-    } else if (!code) {
-        const bool has_style = term_has_style(stdout);
-        sum_up(j, tokens);
-        print_state(j, is_next);
-        print_bar(tokens, has_style);
-        print_legend(tokens, has_style);
-        print_list(json_get(j, "items", NULL));
-    }
-    json_free(j);
+    json *now = NULL, *next = NULL;
+    int code = 0;
+    if (!is_next || !c->is_json)
+        code = call(c, "GET", window_path(c, id, "/context"), NULL, &now);
+    if (!code && (is_next || !c->is_json))
+        code = call(c, "GET", window_path(c, id, "/context?next=1"), NULL, &next);
+    if (!code && c->is_json)
+        code = api_print_json(c, is_next ? next : now);
+    else if (!code)
+        draw(is_next ? next : now, now, next);
+    json_free(next);
+    json_free(now);
     return code;
 }
 

@@ -52,7 +52,8 @@ void fact_lines_rejoin(const char *edited, const char *old, struct buf *b);
 
 /* ---- window.c: each is a call and what it prints; 0 or an exit code ---- */
 
-/* GET context, drawn; is_next: as it is being made ready for the next turn. */
+/* The window that the newest answer was read with, drawn; is_next: as the next turn finds it, after
+ * a cut that was made since or is being made ready. */
 int window_show(struct client *c, const char *id, bool is_next);
 /* "default": the daemon's, whichever it is. */
 int window_set(struct client *c, const char *id, const char *strategy);

@@ -98,9 +98,21 @@ class Context(Case):
         self.assertEqual(self.json("context"), t.window())
         self.assertEqual(self.json("context", "--next", t.id), t.window("?next=1"))
 
-    def test_a_next_window_that_nobody_makes_is_said(self):
-        self.talk()
-        self.assertIn("no cut is being made ready", self.fine("context", "--next"))
+    def test_a_cut_since_the_newest_answer_is_the_next_turns(self):
+        t = self.talk()
+        self.assertNotIn("\nnext ", self.fine("context"))
+        self.assertIn("\nnext       the next turn goes on", self.fine("context", "--next"))
+        t = self.cut()
+        after = t.window("?next=1")["used"]
+        self.assertRegex(
+            self.fine("context"),
+            rf"; never cut\nnext       cut [-0-9: ]+ \(auto\), {after} tokens \(--next shows it\)\n",
+        )
+        out = self.fine("context", "--next")
+        self.assertIn(f"window     {after} of", out)
+        self.assertNotIn("\nnext ", out)
+        t.say("Go on.")
+        self.assertRegex(self.fine("context"), r"; cut [-0-9: ]+ \(auto\)\n\n")
 
     def test_a_strategy_is_set_for_good_and_taken_back(self):
         t = Talk(self.d)
@@ -181,11 +193,11 @@ class Cut(Case):
         out = self.fine("cut", "--target", "200")
         m = re.match(r"window +(\d+) tokens before, (\d+) after\n", out)
         self.assertEqual(int(m.group(1)), used)
-        self.assertEqual(int(m.group(2)), t.window()["used"])
+        self.assertEqual(int(m.group(2)), t.window("?next=1")["used"])
         m = re.search(r"left, summed up, (\d+) messages \((\d+) tokens\):\n", out)
         ids = re.findall(r"^ +\d+  (msg_[0-9a-f]+)$", out, re.M)
         self.assertEqual(int(m.group(1)), len(ids))
-        in_window = {i["message"] for i in t.window()["items"]}
+        in_window = {i["message"] for i in t.window("?next=1")["items"]}
         self.assertFalse(in_window & set(ids))
         self.assertTrue(set(ids) <= {i for i, _, _ in t.messages()})
 
@@ -196,8 +208,9 @@ class Cut(Case):
 
     def test_by_which_strategy_can_be_said(self):
         t = self.cut("--context", "window")
-        self.assertEqual(t.window()["cut"]["strategy"], "window")
-        self.assertNotIn("facts", {i["kind"] for i in t.window()["items"]})
+        window = t.window("?next=1")
+        self.assertEqual(window["cut"]["strategy"], "window")
+        self.assertNotIn("facts", {i["kind"] for i in window["items"]})
         r = self.h.run("cut", "--context", "hope", t.id)
         self.assertEqual((r.code, r.out), (1, ""), r)
 
@@ -488,6 +501,7 @@ class Chat(Case):
 
     def test_a_narrow_terminal_has_a_narrow_window(self):
         t = self.cut()
+        t.say("Which incident was it?")
         p = Person(self.h.argv(["chat", "--open", t.id]), environment(self.h.home), columns=20)
         p.expect(rb"> $")
         mark = len(p.seen)
