@@ -31,6 +31,7 @@ static const char *const role_names[] = {
     [THREAD_WORKER] = "hearth-worker",
     [THREAD_DISK] = "hearth-disk",
     [THREAD_POOL] = "hearth-pool",
+    [THREAD_EMBEDDER] = "hearth-embed",
 };
 
 void thread_set_role(enum thread_role role)

@@ -21,7 +21,8 @@ enum thread_role {
     THREAD_HISTORY,
     THREAD_WORKER,
     THREAD_DISK,
-    THREAD_POOL
+    THREAD_POOL,
+    THREAD_EMBEDDER
 };
 
 /* Sets the calling thread's role and its name (seen in top). */

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "daemon/ahead.h"
 #include "daemon/config.h"
+#include "daemon/embedder.h"
 #include "daemon/history.h"
 
 /* What the model's file recommends; null where it says nothing. */
@@ -249,6 +250,7 @@ int api_status(struct history *h, struct request *r, const struct route_args *ar
     json_set(o, "tokens", status_tokens(d));
     json_set(o, "memory", status_memory(h));
     json_set(o, "disk", status_disk(h));
+    json_set(o, "embeddings", embedder_status(h));
     json *history = status_history(h);
     if (history)
         json_set(o, "history", history);

@@ -16,9 +16,10 @@
 
 #include "base/clock.h"
 #include "daemon/body.h"
+#include "daemon/embedder.h"
 #include "daemon/history.h"
 #include "daemon/items.h"
-#include "memory/search.h"
+#include "memory/vectors.h"
 
 #define LIMIT_DEFAULT 10
 #define SNIPPET_BYTES 240
@@ -163,7 +164,10 @@ static int search(struct call *k, struct http_error *ret)
 {
     struct memory_hits hits;
     struct err e;
-    if (memory_recall(k->h->memory, &k->q, &hits, &k->arena, &e))
+    float *vector = embedder_query(k->h, k->q.text, k->q.n_text);
+    int rc = memory_recall_both(k->h->memory, &k->q, vector, &hits, &k->arena, &e);
+    free(vector);
+    if (rc)
         return items_error(ret, &e, "query");
     json *data = json_array();
     for (size_t i = 0; i < hits.n; i++)

@@ -38,7 +38,6 @@ enum kind {
     K_KV,
     K_LOG,
     K_NO_CACHE,
-    K_LATER,
     K_CONFIG
 };
 
@@ -91,7 +90,8 @@ static const struct option_row rows[] = {
      "or auto (default)"},
     {"summary", K_SUMMARY, AT(summary), 0, 0, "HOW",
      "who sums up what leaves: model, extract, or auto (default: the model from 1 B parameters on)"},
-    {"embedding-model", K_LATER, 0, 0, 0, "FILE", "(reserved)"},
+    {"embedding-model", K_TEXT, AT(embedding_model), 0, 0, "FILE",
+     "a GGUF of BERT's kind: search by meaning, and /v1/embeddings (default: none)"},
     {"chat-template", K_TEXT, AT(chat_template), 0, 0, "FILE|NAME", "instead of the model's own"},
     {"no-cache", K_NO_CACHE, AT(use_cache), 0, 0, NULL,
      "compute every prompt from its first token"},
@@ -263,8 +263,6 @@ static int set_value(const struct option_row *o, struct config *c, const char *v
         if (rc == 0)
             c->use_cache = !is_off;
         return rc;
-    case K_LATER:
-        return err_set(e, ERR_UNSUPPORTED, "%s isn't supported yet", where);
     case K_TEXT:
     case K_CONFIG:
         break;
@@ -434,31 +432,39 @@ static int apply_flags(const char *const values[N_ROWS], bool only_config, struc
 
 /* ---- together ---- */
 
-static int check_model(const struct config *c, struct err *e)
+/* what: "model" or "embedding model" */
+static int check_file(const char *what, const char *path, struct err *e)
+{
+    struct stat st;
+    if (stat(path, &st) < 0) {
+        err_sys(e, errno, "%s %s", what, path);
+        /* systemd's ProtectHome= makes homes look empty; say so where it would puzzle. */
+        if (strncmp(path, "/home/", 6) == 0 && getenv("INVOCATION_ID"))
+            return err_set(
+                e, ERR_NOTFOUND,
+                "%s %s can't be seen; the system service has ProtectHome=yes: put it into "
+                "/var/lib/hearth/models",
+                what, path);
+        return e ? e->code : ERR_IO;
+    }
+    if (!S_ISREG(st.st_mode))
+        return err_set(e, ERR_INVAL, "%s %s is no regular file", what, path);
+    return access(path, R_OK) == 0 ? 0 : err_sys(e, errno, "%s %s", what, path);
+}
+
+static int check_models(const struct config *c, struct err *e)
 {
     if (!c->model)
         return err_set(e, ERR_INVAL, "no model: --model FILE, or \"model = FILE\" in %s",
                        c->config_path);
-    struct stat st;
-    if (stat(c->model, &st) < 0) {
-        err_sys(e, errno, "model %s", c->model);
-        /* systemd's ProtectHome= makes homes look empty; say so where it would puzzle. */
-        if (strncmp(c->model, "/home/", 6) == 0 && getenv("INVOCATION_ID"))
-            return err_set(
-                e, ERR_NOTFOUND,
-                "model %s can't be seen; the system service has ProtectHome=yes: put it into "
-                "/var/lib/hearth/models",
-                c->model);
-        return e ? e->code : ERR_IO;
-    }
-    if (!S_ISREG(st.st_mode))
-        return err_set(e, ERR_INVAL, "model %s is no regular file", c->model);
-    return access(c->model, R_OK) == 0 ? 0 : err_sys(e, errno, "model %s", c->model);
+    int rc = check_file("model", c->model, e);
+    return rc || !c->embedding_model ? rc
+                                     : check_file("embedding model", c->embedding_model, e);
 }
 
 static int complete(struct config *c, struct err *e)
 {
-    int rc = check_model(c, e);
+    int rc = check_models(c, e);
     if (rc < 0)
         return rc;
     if (c->listen && !c->api_key_file)
@@ -520,7 +526,7 @@ void config_done(struct config *c)
     char **texts[] = {&c->config_path,  &c->model,       &c->chat_template, &c->isa,
                       &c->socket_path,  &c->state_dir,   &c->cache_dir,     &c->listen,
                       &c->api_key_file, &c->cors_origin, &c->context,
-                      &c->summary};
+                      &c->summary,      &c->embedding_model};
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         free(*texts[i]);
         *texts[i] = NULL;

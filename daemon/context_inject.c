@@ -22,9 +22,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "daemon/embedder.h"
 #include "daemon/window.h"
 #include "memory/facts.h"
-#include "memory/search.h"
+#include "memory/vectors.h"
 
 #define QUOTES_MAX 16
 #define INJECTED_BYTES_MAX (256u << 10)
@@ -234,6 +235,16 @@ static void add_quotes(struct injection *in, const struct memory_query *q,
     }
 }
 
+/* By words, and by meaning where there is an embedding model. */
+static int recall(struct context *c, const struct memory_query *q, struct memory_hits *ret,
+                  struct err *e)
+{
+    float *vector = embedder_query(c->h, q->text, q->n_text);
+    int rc = memory_recall_both(c->h->memory, q, vector, ret, &c->t->arena, e);
+    free(vector);
+    return rc;
+}
+
 /* An error of recall never fails the turn: there is less to read then, and the log says so. */
 static void add_recall(struct injection *in)
 {
@@ -261,7 +272,7 @@ static void add_recall(struct injection *in)
     int rc = q.exclude ? memory_path_rows(c->h->memory, c->tip, &q.only, &q.n_only, &c->t->arena, &e)
                        : err_set(&e, ERR_NOMEM, "out of memory");
     if (rc == 0)
-        rc = memory_recall(c->h->memory, &q, &hits, &c->t->arena, &e);
+        rc = recall(c, &q, &hits, &e);
     if (rc && log_allowed(&limit))
         log_warn("nothing could be recalled: %s", e.text);
     c->t->receipt.is_recall_partial = rc != 0 || hits.is_partial || hits.is_damaged;

@@ -32,6 +32,7 @@ struct config {
     int verify_every;    /* of so many restored blocks one is verified; 0: none */
     enum kv_type kv_type;
     char *context;       /* strategy of conversations that have none of their own */
+    char *embedding_model; /* file; NULL: none */
     char *summary;       /* who sums up: "model", "extract", "auto"; NULL: auto */
     int use_cache;       /* 0 with --no-cache */
     int log_level;

@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "base/paths.h"
 #include "daemon/account.h"
+#include "daemon/embedder.h"
 #include "daemon/forget.h"
 #include "daemon/keep.h"
 #include "daemon/limits.h"
@@ -151,6 +152,7 @@ static const struct route {
     {"GET", "/v1/conversations/{}/items/{}", api_item_get, ANY_STATE},
     {"DELETE", "/v1/conversations/{}/items/{}", api_item_delete, ANY_STATE},
     {"POST", "/tokenize", api_tokenize, NEEDS_MODEL},
+    {"POST", "/v1/embeddings", api_embeddings, ANY_STATE},
 };
 
 /* Whether path has pattern's form; what stands at each {} (at least one byte, no '/') and at {*}
@@ -421,8 +423,12 @@ static void handle_mail(struct history *h, struct mail *m)
     case MAIL_ROOM_MADE: /* who waited for it is handled once more */
         handle_all(h, room_take(h, m));
         break;
+    case MAIL_EMBEDDED:
+        embedder_done(h, (struct embed_job *)m);
+        break;
     case MAIL_STOP:
         h->is_stopping = true;
+        embedder_abort();
         free(m);
         break;
     case MAIL_WAKE: /* who wakes us from here on gets another look */
@@ -450,10 +456,16 @@ static void handle_all(struct history *h, struct mail *m)
     }
 }
 
+/* Whether more is to be done at once, piece by piece, while no mail comes. */
+static bool has_work(const struct history *h)
+{
+    return memory_has_work(h->memory) || embedder_has_work(h);
+}
+
 static void serve(struct history *h)
 {
-    bool is_checkpointed = !memory_has_work(h->memory);
-    while (!h->is_stopping || h->n_turns_out > 0) {
+    bool is_checkpointed = !has_work(h);
+    while (!h->is_stopping || h->n_turns_out > 0 || h->n_embeds_out > 0) {
         struct mail *m = mailbox_take(&h->d->history);
         if (m) {
             handle_all(h, m);
@@ -461,8 +473,8 @@ static void serve(struct history *h)
             continue;
         }
         atomic_store(&h->d->n.history_parked, 1);
-        int rest_ms = memory_has_work(h->memory) ? PIECE_REST_MS : IDLE_MS;
-        mailbox_wait(&h->d->history, is_checkpointed ? -1 : rest_ms);
+        mailbox_wait(&h->d->history,
+                     is_checkpointed ? -1 : has_work(h) ? PIECE_REST_MS : IDLE_MS);
         atomic_store(&h->d->n.history_parked, 0);
         m = mailbox_take(&h->d->history);
         if (m) {
@@ -470,9 +482,11 @@ static void serve(struct history *h)
             is_checkpointed = false;
         } else if (!is_checkpointed) {
             memory_idle(h->memory);
-            is_checkpointed = !memory_has_work(h->memory);
+            embedder_work(h);
+            is_checkpointed = !has_work(h);
         }
     }
+    embedder_stop();
     mailbox_close(&h->d->history);
     handle_all(h, mailbox_take(&h->d->history)); /* refused, each with a 503 */
 }
@@ -484,6 +498,8 @@ static int open_memory(struct history *h)
     int rc = memory_open(self.path, &h->memory, &self.err);
     if (rc == 0)
         rc = memory_block_pins(h->memory, &d->pins, &d->n_pins, &self.err);
+    if (rc == 0)
+        rc = embedder_start(d, &self.err);
     if (rc < 0) {
         memory_close(h->memory);
         h->memory = NULL;

@@ -26,6 +26,9 @@ struct history {
     struct account *account; /* daemon/account.h; NULL: before the first turn */
     struct ahead *aheads;   /* cuts on their way (daemon/ahead.h) */
     struct claim *claims;  /* conversations with a running turn, and who waits behind it */
+    int n_embeds_out;      /* jobs at the embedder */
+    bool is_embedding;     /* one of them is of messages */
+    bool has_vectors;      /* the memory knows the embedding model */
     int n_turns_out;       /* at the worker, and deletions that are there */
     struct mail *for_room; /* requests and turns that the disk had no room for (daemon/room.h) */
     bool is_room_asked;
@@ -142,6 +145,9 @@ void history_release(struct history *h, int64_t conversation);
  * t. The request has had its answer then. */
 void history_submit(struct history *h, struct turn *t);
 
+/* api_embeddings.c */
+int api_embeddings(struct history *h, struct request *r, const struct route_args *args,
+                   struct http_error *ret);
 /* api_context.c, api_pins.c, api_search.c */
 int api_context_get(struct history *h, struct request *r, const struct route_args *args,
                     struct http_error *ret);

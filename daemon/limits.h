@@ -64,6 +64,12 @@
 #define LIMIT_VERIFY_CONVERSATIONS 100        /* of one verification that names none */
 #define LIMIT_VERIFY_QUEUE 8                 /* verifications at the worker; more is 503 */
 #define VERIFY_SHARE 0.3                     /* of the time, while turns run */
+#define LIMIT_EMBED_INPUTS 2048              /* of one POST /v1/embeddings; OpenAI's */
+#define LIMIT_EMBED_TOKENS 300000            /* of all of them; OpenAI's */
+#define LIMIT_EMBED_JOBS 16                  /* such requests that wait; more is 503 */
+#define VECTORS_DIVISOR 16                   /* vectors for search have one in so many bytes of
+                                              * memory … */
+#define VECTORS_BYTES_MAX (128ull << 20)     /* … or this, if less: the newest messages' */
 #define LIMIT_DISK_STOP_MS 3000              /* of LIMIT_STOP_MS: then the queue is dropped */
 #define LIMIT_STOP_MS 5000                   /* SIGTERM to exit */
 

@@ -65,6 +65,8 @@ enum mail_kind {
     MAIL_DISK,         /* disk → worker: a read or write is done (cache_take_mail) */
     MAIL_WAKE,         /* any → history: look at who waits (history_wake; not to be freed) */
     MAIL_VERIFY,       /* history → worker: struct verify */
+    MAIL_EMBED,        /* history → embedder: struct embed_job */
+    MAIL_EMBEDDED,     /* embedder → history: the same, done */
     MAIL_STOP,         /* loop → history, worker: finish and end */
     MAIL_STOPPED,      /* history, worker → loop */
 };

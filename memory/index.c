@@ -26,6 +26,7 @@
 #include "base/hash.h"
 #include "memory/internal.h"
 #include "memory/schema.h"
+#include "memory/vectors.h"
 
 #define PIECE_ROWS 200
 #define PIECE_BYTES ((size_t)256 << 10)
@@ -108,6 +109,8 @@ static int release(struct memory *m, int rc, struct err *e)
 int index_add_messages(struct memory *m, const struct index_message *v, size_t n, struct err *e)
 {
     m->index.is_resting = false;
+    for (size_t i = 0; i < n; i++)
+        vectors_note_message(m, v[i].row);
     if (m->index.is_damaged)
         return 0; /* the reset will find them */
     struct err first = {0};
@@ -141,11 +144,13 @@ static int remove_by(struct memory *m, const char *sql, int64_t row, struct err 
 
 int index_remove_message(struct memory *m, int64_t row, struct err *e)
 {
+    vectors_forget_message(m, row);
     return remove_by(m, "DELETE FROM message_fts WHERE rowid = ?1", row, e);
 }
 
 int index_remove_conversation(struct memory *m, int64_t row, struct err *e)
 {
+    vectors_forget_conversation(m, row);
     return remove_by(m,
                      "DELETE FROM message_fts WHERE rowid IN"
                      " (SELECT row FROM message WHERE conversation = ?1)",

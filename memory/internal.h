@@ -12,6 +12,7 @@ struct memory {
     bool has_remains; /* deleted text may still be in the -wal: a reader was in the way of the
                        * checkpoint */
     struct index index;
+    struct vectors *vectors; /* NULL: no embedding model (vectors.h) */
 };
 
 /* messages.c: deletes one row within the caller's transaction; its children get its parent. Its

@@ -267,6 +267,16 @@ static const char *const schema_steps[] = {
 
     /* 7: the cut under which an answer was read; its row, which may be gone; 0: none */
     "ALTER TABLE turn ADD COLUMN cut INTEGER NOT NULL DEFAULT 0;",
+
+    /* 8: vectors of messages (memory/vectors.c) */
+    "CREATE TABLE message_vector ("
+    "  message INTEGER NOT NULL REFERENCES message ON DELETE CASCADE,"
+    "  place INTEGER NOT NULL," /* part of a long message */
+    "  model BLOB NOT NULL,"    /* 16 bytes of its hash */
+    "  scale INTEGER NOT NULL," /* 2^-22: what 1 in v stands for */
+    "  v BLOB NOT NULL,"        /* int8 a dimension; empty: nothing to look for */
+    "  PRIMARY KEY (message, place)"
+    ") STRICT, WITHOUT ROWID;",
 };
 
 #define SCHEMA_VERSION ((int)(sizeof(schema_steps) / sizeof(schema_steps[0])))

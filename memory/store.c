@@ -14,6 +14,7 @@
 #include "memory/internal.h"
 #include "memory/migrate.h"
 #include "memory/schema.h"
+#include "memory/vectors.h"
 #include "memory/search.h"
 
 int memory_out(struct err *e)
@@ -80,6 +81,7 @@ void memory_close(struct memory *m)
     if (!m)
         return;
     index_close(m);
+    vectors_close(m);
     db_close(m->db);
     free(m);
 }

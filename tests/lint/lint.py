@@ -49,7 +49,8 @@ PUBLIC = {
                'engine/stop.h', 'engine/embed.h'},
     'cache': {'cache/cache.h'},
     'memory': {'memory/memory.h', 'memory/plan.h', 'memory/window.h', 'memory/said.h',
-               'memory/extract.h', 'memory/facts.h', 'memory/search.h'},
+               'memory/extract.h', 'memory/facts.h', 'memory/search.h',
+               'memory/vectors.h'},
 }
 # Header (or folder) → the files that may include it. Tests may include what their fixtures need.
 THIRD_PARTY = {

@@ -1,0 +1,275 @@
+/*
+ * The vectors nearest to a query's, and their list merged with that of the words.
+ *
+ *      rows in RAM ─► those that may be hits, BLOCK at a time as floats ─► one product each
+ *                  ─► a heap of the best ─► parts of a message made one, the best of them
+ *                  ─► + before × what the message after it has, + after × what the one before has
+ *
+ * A cosine's zero says nothing (two sentences of one language have 0.1 in common), so a neighbour
+ * gives a share of what it has above FLOOR.
+ */
+#include "memory/vectors.h"
+
+#include <stdlib.h>
+
+#include "base/blas.h"
+#include "base/sys.h"
+#include "memory/vectors_impl.h"
+
+#define BLOCK 128      /* rows as floats at once: they stay in the CPU's second cache */
+#define HEAP 512       /* parts that are looked at closely */
+#define FLOOR 0.15
+#define LOAD_ROWS 20000
+
+/* Shares and weights, as measured with tests/bench/recall. */
+#define BEFORE 0.3
+#define AFTER 0.4
+#define WEIGHT_WORDS 1.0
+#define WEIGHT_MEANING 0.6
+#define LIST_MAX 100 /* of each list that is merged */
+
+struct near {
+    int64_t message, parent;
+    double score, own;
+};
+
+struct search {
+    const struct vectors *v;
+    const struct memory_query *q;
+    const float *vector;
+    uint64_t owner;
+    float *block;        /* [BLOCK, dim] */
+    size_t at[BLOCK];    /* which rows of v */
+    size_t n_block;
+    struct near *heap;   /* [HEAP], the worst first */
+    size_t n;
+};
+
+static bool has_row(const int64_t *rows, size_t n, int64_t row)
+{
+    size_t lo = 0, hi = n;
+    while (lo < hi) {
+        const size_t mid = lo + (hi - lo) / 2;
+        if (rows[mid] < row)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < n && rows[lo] == row;
+}
+
+static bool is_wanted(const struct search *s, const struct vector_row *row)
+{
+    const struct memory_query *q = s->q;
+    if (row->owner != s->owner || (q->conversation && row->conversation != q->conversation))
+        return false;
+    if (q->exclude && has_row(q->exclude, q->n_exclude, row->message))
+        return false;
+    return !q->only || has_row(q->only, q->n_only, row->message);
+}
+
+/* Puts `item` where heap[i] is, on its way down. */
+static void sift(struct search *s, size_t i, const struct near *item)
+{
+    for (;;) {
+        size_t child = 2 * i + 1;
+        if (child >= s->n)
+            break;
+        if (child + 1 < s->n && s->heap[child + 1].score < s->heap[child].score)
+            child++;
+        if (s->heap[child].score >= item->score)
+            break;
+        s->heap[i] = s->heap[child];
+        i = child;
+    }
+    s->heap[i] = *item;
+}
+
+static void keep(struct search *s, const struct near *item)
+{
+    if (s->n == HEAP) {
+        if (item->score > s->heap[0].score)
+            sift(s, 0, item);
+        return;
+    }
+    size_t i = s->n++;
+    while (i > 0 && s->heap[(i - 1) / 2].score > item->score) {
+        s->heap[i] = s->heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    s->heap[i] = *item;
+}
+
+/* The product of a block of rows. */
+static void score_block(struct search *s)
+{
+    float y[BLOCK];
+    if (s->n_block == 0)
+        return;
+    blas_apply(s->block, (int)s->n_block, s->v->model.dim, s->vector, y);
+    for (size_t i = 0; i < s->n_block; i++) {
+        const struct vector_row *row = &s->v->rows[s->at[i]];
+        const double score = (double)y[i] * (double)row->scale;
+        keep(s, &(struct near){row->message, row->parent, score, score});
+    }
+    s->n_block = 0;
+}
+
+static void score_all(struct search *s)
+{
+    const size_t dim = (size_t)s->v->model.dim;
+    for (size_t i = 0; i < s->v->n; i++) {
+        if (!is_wanted(s, &s->v->rows[i]))
+            continue;
+        const int8_t *from = s->v->data + i * dim;
+        float *to = s->block + s->n_block * dim;
+        for (size_t k = 0; k < dim; k++)
+            to[k] = from[k];
+        s->at[s->n_block++] = i;
+        if (s->n_block == BLOCK)
+            score_block(s);
+    }
+    score_block(s);
+}
+
+static int by_message(const void *a, const void *b)
+{
+    const struct near *x = a, *y = b;
+    if (x->message != y->message)
+        return x->message < y->message ? -1 : 1;
+    return x->own > y->own ? -1 : x->own < y->own;
+}
+
+static int by_score(const void *a, const void *b)
+{
+    const struct near *x = a, *y = b;
+    if (x->score != y->score)
+        return x->score > y->score ? -1 : 1;
+    return x->message > y->message ? -1 : x->message < y->message;
+}
+
+/* Of a message's parts the best stays. The heap is a list by message then. */
+static void merge_parts(struct search *s)
+{
+    size_t n = 0;
+    qsort(s->heap, s->n, sizeof *s->heap, by_message);
+    for (size_t i = 0; i < s->n; i++)
+        if (n == 0 || s->heap[n - 1].message != s->heap[i].message)
+            s->heap[n++] = s->heap[i];
+    s->n = n;
+}
+
+static double above_floor(const struct near *n)
+{
+    return n->own > FLOOR ? n->own - FLOOR : 0;
+}
+
+static void share_with_neighbours(struct search *s)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        struct near *c = &s->heap[i];
+        const struct near key = {.message = c->parent, .own = 2}; /* before any of that message */
+        size_t lo = 0, hi = i;
+        while (lo < hi) {
+            const size_t mid = lo + (hi - lo) / 2;
+            if (by_message(&s->heap[mid], &key) < 0)
+                lo = mid + 1;
+            else
+                hi = mid;
+        }
+        if (c->parent == 0 || lo == i || s->heap[lo].message != c->parent)
+            continue;
+        s->heap[lo].score += BEFORE * above_floor(c);
+        c->score += AFTER * above_floor(&s->heap[lo]);
+    }
+}
+
+static int load_all(struct memory *m, struct err *e)
+{
+    int rc = 0;
+    while (rc == 0 && m->vectors->to_load > 0)
+        rc = vectors_load(m, LOAD_ROWS, e);
+    return rc;
+}
+
+int memory_vectors_search(struct memory *m, const struct memory_query *q, const float *vector,
+                          struct memory_ranked *ret, size_t max, size_t *ret_n)
+{
+    struct search s = {.v = m->vectors, .q = q, .vector = vector};
+    struct err ignored;
+    *ret_n = 0;
+    if (!s.v)
+        return 0;
+    int rc = load_all(m, &ignored);
+    if (rc < 0)
+        return rc;
+    s.owner = vectors_owner(q->owner);
+    s.block = sys.malloc(BLOCK * (size_t)s.v->model.dim * sizeof *s.block);
+    s.heap = sys.malloc(HEAP * sizeof *s.heap);
+    if (s.block && s.heap) {
+        score_all(&s);
+        merge_parts(&s);
+        share_with_neighbours(&s);
+        qsort(s.heap, s.n, sizeof *s.heap, by_score);
+        for (size_t i = 0; i < s.n && i < max; i++)
+            ret[(*ret_n)++] = (struct memory_ranked){s.heap[i].message, s.heap[i].score};
+    } else {
+        rc = ERR_NOMEM;
+    }
+    free(s.block);
+    free(s.heap);
+    return rc;
+}
+
+/* ---- merged with the words' list ---- */
+
+static unsigned why_by_words(const struct memory_hits *words, int64_t row)
+{
+    for (size_t i = 0; i < words->n; i++)
+        if (words->v[i].row == row)
+            return words->v[i].why;
+    return 0;
+}
+
+static bool is_near(const struct memory_ranked *near, size_t n, int64_t row)
+{
+    for (size_t i = 0; i < n; i++)
+        if (near[i].row == row)
+            return true;
+    return false;
+}
+
+int memory_recall_both(struct memory *m, const struct memory_query *q, const float *vector,
+                       struct memory_hits *ret, struct arena *a, struct err *e)
+{
+    struct memory_query wide = *q;
+    struct memory_hits words, both;
+    struct memory_ranked near[LIST_MAX], by_words[LIST_MAX], merged[SEARCH_POOL];
+    size_t n_near = 0;
+    if (!vector || !m->vectors)
+        return memory_recall(m, q, ret, a, e);
+    wide.limit = LIST_MAX;
+    wide.offset = 0;
+    int rc = memory_recall(m, &wide, &words, a, e);
+    if (rc < 0)
+        return rc;
+    if (memory_vectors_search(m, q, vector, near, LIST_MAX, &n_near) < 0 || n_near == 0)
+        return memory_recall(m, q, ret, a, e);
+    for (size_t i = 0; i < words.n; i++)
+        by_words[i] = (struct memory_ranked){words.v[i].row, words.v[i].score};
+    const struct memory_list lists[] = {{by_words, words.n, WEIGHT_WORDS},
+                                        {near, n_near, WEIGHT_MEANING}};
+    const int64_t n = memory_recall_merge(lists, 2, merged, SEARCH_POOL);
+    if (n < 0)
+        return memory_out(e);
+    const struct memory_list all = {.v = merged, .n = (size_t)n, .weight = 1};
+    rc = memory_recall_rows(m, q, &all, &both, a, e);
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < both.n; i++)
+        both.v[i].why = why_by_words(&words, both.v[i].row) |
+                        (is_near(near, n_near, both.v[i].row) ? MEMORY_WHY_MEANING : 0);
+    both.is_partial = both.is_partial || m->vectors->todo > 0 || m->vectors->n_fresh > 0;
+    *ret = both;
+    return 0;
+}
