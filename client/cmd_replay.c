@@ -46,6 +46,7 @@ const struct option_row replay_command_options[] = {
     {"limit", "N", OPT_LIMIT, "only the first N conversations"},
     {"turns", "N", OPT_TURNS, "only the first N turns of each"},
     {"no-cache", NULL, OPT_NO_CACHE, "ask hearthd to compute everything: the baseline"},
+    {"context", "STRATEGY", OPT_CONTEXT, "ask hearthd to cut what outgrows the window"},
     {"daemon", "CMD", OPT_DAEMON, "start this daemon for the replay, and end it afterwards"},
     {"restart-every", "K", OPT_RESTART, "restart that daemon after every K turns"},
     {"kill", NULL, OPT_KILL, "restart by SIGKILL instead of SIGTERM"},
@@ -96,6 +97,8 @@ static int take(void *ctx, int value, const char *arg)
     o->is_teacher = o->is_teacher || value == OPT_TEACHER;
     o->has_no_cache = o->has_no_cache || value == OPT_NO_CACHE;
     o->is_kill = o->is_kill || value == OPT_KILL;
+    if (value == OPT_CONTEXT)
+        o->context = arg;
     if (value == OPT_DAEMON)
         o->daemon = arg;
     if (value == OPT_NAME)

@@ -20,6 +20,7 @@ struct replay_options {
     int64_t pause_s;       /* before each restart */
     bool is_teacher, is_kill, has_no_cache;
     const char *model, *daemon;       /* NULL: "default"; none of our own */
+    const char *context;              /* strategy; NULL: the server's */
     const char *json_path, *csv_path; /* "-": stdout; NULL: none */
 };
 

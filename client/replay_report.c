@@ -165,6 +165,8 @@ static json *options_json(const struct replay_options *o)
     json_set_bool(j, "kill", o->is_kill);
     json_set_bool(j, "teacher", o->is_teacher);
     json_set_bool(j, "cache", !o->has_no_cache);
+    if (o->context)
+        json_set_str(j, "context", o->context);
     return j;
 }
 

@@ -132,8 +132,11 @@ static json *request_body(const struct replay_options *o, const json *messages)
     json_set_num(body, "temperature", 0);
     json_set_bool(body, "stream", true);
     json_set_bool(json_set(body, "stream_options", json_object()), "include_usage", true);
+    json *hearth = o->has_no_cache || o->context ? json_set(body, "hearth", json_object()) : NULL;
     if (o->has_no_cache)
-        json_set_bool(json_set(body, "hearth", json_object()), "cache", false);
+        json_set_bool(hearth, "cache", false);
+    if (o->context)
+        json_set_str(hearth, "context", o->context);
     return body;
 }
 

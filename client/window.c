@@ -174,7 +174,7 @@ static void print_cut_of(const json *j)
     printf("cut %s (%s)", when, str(cut, "strategy", "?"));
 }
 
-/* now: as the newest answer was read with; next: as the next turn finds it. shown is one of them. */
+/* now: the newest answer was read with it; next: the next turn finds it. shown is one of them. */
 static void print_state(const json *shown, const json *now, const json *next)
 {
     const double reserve = number(shown, "reserve");

@@ -62,6 +62,22 @@ class Completion(unittest.TestCase):
             self.offers("--socket", self.d.socket_path, "cache", "pin", one[:30]), [one]
         )
 
+    def test_strategies_and_the_windows_conversations(self):
+        self.assertEqual(self.offers("chat", "--context", "au"), ["auto"])
+        self.assertEqual(self.offers("context", "--set", "de"), ["default"])
+        self.assertEqual(self.offers("ask", "--context", "de"), [])
+        self.assertEqual(self.offers("summary", ""), ["show", "edit"])
+        one = self.d.post("/v1/conversations", {})[1]["id"]
+        where = ("--socket", self.d.socket_path)
+        for words in (
+            ("context",),
+            ("cut",),
+            ("summary",),
+            ("summary", "edit"),
+            ("search", "--conversation"),
+        ):
+            self.assertEqual(self.offers(*where, *words, one[:30]), [one], words)
+
     def test_ids_and_files(self):
         ids = {self.d.post("/v1/conversations", {})[1]["id"] for _ in range(3)}
         where = ("--socket", self.d.socket_path)

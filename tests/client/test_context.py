@@ -34,7 +34,9 @@ class Case(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.d = Scripted(script("en", ctx=CTX))
+        told = script("en", ctx=CTX, pace_us=500)
+        told["rules"].insert(0, {"when": "endless", "pieces": ["la"], "then": "forever"})
+        cls.d = Scripted(told)
         cls.h = Hearth(cls.d.socket_path)
 
     @classmethod
@@ -106,7 +108,7 @@ class Context(Case):
         after = t.window("?next=1")["used"]
         self.assertRegex(
             self.fine("context"),
-            rf"; never cut\nnext       cut [-0-9: ]+ \(auto\), {after} tokens \(--next shows it\)\n",
+            rf"; never cut\nnext       cut [-0-9: ]+ \(auto\), {after} tokens \(--next shows",
         )
         out = self.fine("context", "--next")
         self.assertIn(f"window     {after} of", out)
@@ -397,6 +399,23 @@ class Chat(Case):
         for line in lines:
             self.assertRegex(line, r"^· \d+ messages? \(\d+ tokens\) left the window, summed up;")
         self.assertNotIn("·", r.out)
+
+    def test_a_stopped_answer_has_its_line_too(self):
+        p = self.h.person("chat")
+        p.expect(rb"> ")
+        p.say("hello")
+        p.expect(rb"Noted\.")
+        p.expect(rb"> ")
+        p.say("/pin")
+        p.expect(rb"pinned \(")
+        p.expect(rb"> ")
+        p.say("endless")
+        p.expect(rb"lala")
+        p.type("\x03")
+        p.expect(rb"\[stopped\]")
+        p.expect(rb"\xc2\xb7 1 pinned")
+        p.say("/quit")
+        self.assertEqual(p.end(), 0)
 
     def test_the_line_is_dim_on_a_terminal_and_absent_from_json(self):
         for env, dim in (({}, b"\x1b[2m"), ({"NO_COLOR": "1"}, b"")):

@@ -237,6 +237,8 @@ class AgainstAnother(Here):
         )
         self.run_plain(self.say, "--no-cache", self.file(openai("a")))
         self.assertEqual(self.bodies[0]["hearth"], {"cache": False})
+        self.run_plain(self.say, "--context", "auto", self.file(openai("a")))
+        self.assertEqual(self.bodies[0]["hearth"], {"context": "auto"})
 
     def test_conversations_take_turns(self):
         path = self.file(
