@@ -51,7 +51,7 @@ static int n_row_blocks(const struct forward *f)
  * `quantum`: groups that must stay together. */
 static void product_cut(struct product *p, int quantum)
 {
-    const int n_groups = mat_n_groups(p->w), wanted = 12 * p->f->n_threads;
+    const int n_groups = mat_n_groups(p->w), wanted = 8 * p->f->n_threads;
     int unit = FWD_GROUPS;
     while (unit > quantum && (n_groups + unit - 1) / unit * n_row_blocks(p->f) < wanted)
         unit /= 2;

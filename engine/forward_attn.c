@@ -5,12 +5,14 @@
  * order. Who does which span is free, and decided here for each tile of rows:
  *
  *   many rows (prefill)     one item = (tile, KV head), all its spans one after the other, merged
- *   as they come: no scratch
+ *                           as they come: no scratch. Tiles are large, since a block is read and
+ *                           converted once for all of a tile's queries
  *   few rows, many spans    one item = (tile, KV head, span); states are kept, and merged in a
- *   second step: a single decoding row still uses all threads
+ *                           second step: a single decoding row still uses all threads
  *
  * Both make the same operations in the same order for each query.
  */
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,14 +57,19 @@ static int reserve_items(struct fwd_scratch *s, int n, struct err *e)
 static size_t plan_run(struct forward *f, int row0, int end, size_t n_states)
 {
     struct fwd_scratch *s = &f->s;
-    const int g = n_shared(f), per_tile = g >= FWD_QUERIES ? 1 : FWD_QUERIES / g;
+    const int g = n_shared(f), n_kv = f->m->params.n_kv_heads, wanted = 4 * f->n_threads;
+    int per_tile = g >= FWD_QUERIES ? 1 : FWD_QUERIES / g;
+    while (per_tile * g > FWD_QUERIES_MIN && (end - row0 + per_tile - 1) / per_tile * n_kv < wanted)
+        per_tile /= 2;
+    /* Too few to share evenly: they are split by spans as well, if their states are few. */
+    const bool split = (end - row0 + per_tile - 1) / per_tile * n_kv < wanted &&
+                       (end - row0) * g <= (g > FWD_QUERIES ? g : FWD_QUERIES);
     for (int r = row0; r < end; r += per_tile) {
         struct fwd_tile *t = &s->tiles[s->n_tiles++];
         *t = (struct fwd_tile){
             .row0 = r, .n_rows = end - r < per_tile ? end - r : per_tile, .state0 = -1};
         t->n_spans = s->rows[r + t->n_rows - 1].pos / (KV_BLOCK * KV_SPAN) + 1;
-        /* A run that is one tile has too few items to share, unless they are split by spans. */
-        if (end - row0 <= per_tile && t->n_spans > 1) {
+        if (split && t->n_spans > 1) {
             t->state0 = (int)n_states;
             n_states += (size_t)t->n_spans * (size_t)t->n_rows * (size_t)f->m->params.n_heads;
         }

@@ -14,21 +14,21 @@
 /* Far below ATTN_EMPTY: exp(masked − m) is 0 whatever m is. */
 #define ATTN_MASKED (-3e38f)
 
-/* y[r][0, 16·wide) (+)= Σ_k a[r][k] · b[k][…]: b is F16 or F32, rows ≤ 3, wide = 1 or 2 vectors. */
+/*
+ * y[r][0, 16 · wide) = y[r] · scale[r] (or 0) + Σ_k a[r][k] · b[k][…], one chain over k. b is F16 or
+ * F32, rows ≤ 3, wide = 1 or 2 vectors. Rows of `ahead`, which lie as b's, are fetched meanwhile
+ * when b is F16.
+ */
 struct strip {
     const float *a;
     size_t lda;
-    const void *b;
+    const void *b, *ahead;
     size_t ldb;
     int n_k;
+    const float *scale; /* [rows] */
     float *y;
     size_t ldy;
 };
-
-V_FN v16f strip_load(const void *b, size_t i, const int is_f16)
-{
-    return is_f16 ? v_from_f16((const uint16_t *)b + i) : v_load((const float *)b + i);
-}
 
 V_FN void strip_run(const struct strip *s, const int rows, const int wide, const int is_f16,
                     const int from_y)
@@ -37,23 +37,29 @@ V_FN void strip_run(const struct strip *s, const int rows, const int wide, const
     float *y0 = s->y, *y1 = y0 + s->ldy, *y2 = y1 + s->ldy;
     v16f p0 = v_zero(), p1 = p0, p2 = p0, q0 = p0, q1 = p0, q2 = p0;
     if (from_y) {
-        p0 = v_load(y0), q0 = wide > 1 ? v_load(y0 + 16) : q0;
-        p1 = rows > 1 ? v_load(y1) : p1, q1 = rows > 1 && wide > 1 ? v_load(y1 + 16) : q1;
-        p2 = rows > 2 ? v_load(y2) : p2, q2 = rows > 2 && wide > 1 ? v_load(y2 + 16) : q2;
+        v16f c = v_set1(s->scale[0]);
+        p0 = v_mul(v_load(y0), c), q0 = wide > 1 ? v_mul(v_load(y0 + 16), c) : q0;
+        c = rows > 1 ? v_set1(s->scale[1]) : c;
+        p1 = rows > 1 ? v_mul(v_load(y1), c) : p1;
+        q1 = rows > 1 && wide > 1 ? v_mul(v_load(y1 + 16), c) : q1;
+        c = rows > 2 ? v_set1(s->scale[2]) : c;
+        p2 = rows > 2 ? v_mul(v_load(y2), c) : p2;
+        q2 = rows > 2 && wide > 1 ? v_mul(v_load(y2 + 16), c) : q2;
     }
     for (int k = 0; k < s->n_k; k++) {
         v16f c0 = v_set1(a0[k]), c1 = rows > 1 ? v_set1(a1[k]) : c0,
              c2 = rows > 2 ? v_set1(a2[k]) : c0;
-        v16f b = strip_load(s->b, (size_t)k * s->ldb, is_f16);
-        p0 = v_fma(c0, b, p0);
-        p1 = rows > 1 ? v_fma(c1, b, p1) : p1;
-        p2 = rows > 2 ? v_fma(c2, b, p2) : p2;
-        if (wide > 1) {
-            b = strip_load(s->b, (size_t)k * s->ldb + 16, is_f16);
-            q0 = v_fma(c0, b, q0);
-            q1 = rows > 1 ? v_fma(c1, b, q1) : q1;
-            q2 = rows > 2 ? v_fma(c2, b, q2) : q2;
-        }
+        if (is_f16)
+            v_prefetch((const uint16_t *)s->ahead + (size_t)k * s->ldb);
+        const size_t i = (size_t)k * s->ldb;
+        if (is_f16)
+            v_fma3_f16((const uint16_t *)s->b + i, rows, c0, c1, c2, &p0, &p1, &p2);
+        else
+            v_fma3_f32((const float *)s->b + i, rows, c0, c1, c2, &p0, &p1, &p2);
+        if (wide > 1 && is_f16)
+            v_fma3_f16((const uint16_t *)s->b + i + 16, rows, c0, c1, c2, &q0, &q1, &q2);
+        else if (wide > 1)
+            v_fma3_f32((const float *)s->b + i + 16, rows, c0, c1, c2, &q0, &q1, &q2);
     }
     v_store(y0, p0);
     if (wide > 1)
@@ -69,7 +75,7 @@ V_FN void strip_run(const struct strip *s, const int rows, const int wide, const
 }
 
 /* Picks the inlined variant. */
-#define STRIP_CASES(is_f16, from_y, wide)                                                          \
+#define STRIP_CASES(s, is_f16, from_y, wide)                                                       \
     do {                                                                                           \
         if (rows == 3)                                                                             \
             strip_run(s, 3, wide, is_f16, from_y);                                                 \
@@ -81,126 +87,201 @@ V_FN void strip_run(const struct strip *s, const int rows, const int wide, const
 
 static void strip_scores_f16(const struct strip *s, int rows)
 {
-    STRIP_CASES(1, 0, 2);
+    STRIP_CASES(s, 1, 0, 2);
 }
 static void strip_scores_f32(const struct strip *s, int rows)
 {
-    STRIP_CASES(0, 0, 2);
-}
-static void strip_values_f16(const struct strip *s, int rows)
-{
-    STRIP_CASES(1, 1, 2);
-}
-static void strip_values_f32(const struct strip *s, int rows)
-{
-    STRIP_CASES(0, 1, 2);
-}
-static void strip_half_f16(const struct strip *s, int rows)
-{
-    STRIP_CASES(1, 1, 1);
-}
-static void strip_half_f32(const struct strip *s, int rows)
-{
-    STRIP_CASES(0, 1, 1);
+    STRIP_CASES(s, 0, 0, 2);
 }
 
-/* One block as the strips read it: F16 where it lies, or F32 once expanded for many queries. */
-struct attn_block {
-    const void *k, *v;
-    int is_f16;
-    int pos0;
-};
+/* The strips of 32 of a row of dim values, and the half strip at its end. */
+#define STRIP_ALONG(is_f16, bytes)                                                                 \
+    do {                                                                                           \
+        struct strip t = *s;                                                                       \
+        for (int i = 0; i + 32 <= dim; i += 32, t.y += 32) {                                       \
+            STRIP_CASES(&t, is_f16, 1, 2);                                                         \
+            t.b = (const char *)t.b + 32 * bytes;                                                  \
+            t.ahead = (const char *)t.ahead + (is_f16 ? 64 : 0);                                   \
+        }                                                                                          \
+        if (dim % 32)                                                                              \
+            STRIP_CASES(&t, is_f16, 1, 1);                                                         \
+    } while (0)
 
-/*
- * Scores → weights of one query, in place, and its l; c becomes the factor for its acc. Many
- * queries one after the other: their chains don't wait for each other.
- */
-V_FN float attn_softmax(const struct attn_span *a, int pos0, int query, float *s)
+static void strip_values_f16(const struct strip *s, int dim, int rows)
+{
+    STRIP_ALONG(1, 2);
+}
+static void strip_values_f32(const struct strip *s, int dim, int rows)
+{
+    STRIP_ALONG(0, 4);
+}
+
+/* Masks what a query may not see of 32 scores, and returns the largest. */
+V_FN float attn_top(const struct attn_span *a, int pos0, int query, float *s)
 {
     const int n_seen = a->pos[query] - pos0 + 1;
     for (int i = n_seen > 0 ? n_seen : 0; i < 32; i++)
         s[i] = ATTN_MASKED;
-    v16f x0 = v_load(s), x1 = v_load(s + 16);
-    const float m = a->m[query], top = v_hmax(v_max(x0, x1)), high = top > m ? top : m;
-    a->m[query] = high;
-    const v16f h = v_set1(high);
-    x0 = v_exp(v_sub(x0, h));
-    x1 = v_exp(v_sub(x1, h));
+    return v_hmax(v_max(v_load(s), v_load(s + 16)));
+}
+
+/* 32 scores → weights, in place; returns their sum. */
+V_FN float attn_weights(float *s, float high)
+{
+    const v16f h = v_set1(high), x0 = v_exp(v_sub(v_load(s), h)),
+               x1 = v_exp(v_sub(v_load(s + 16), h));
     v_store(s, x0);
     v_store(s + 16, x1);
-    const float sum = v_sum(v_add(x0, x1));
-    if (high > m) { /* else the factor is exp(0) = 1, and everything stays as it is */
-        const float c = v_first(v_exp(v_set1(m - high)));
-        a->l[query] = __builtin_fmaf(a->l[query], c, sum);
-        return c;
-    }
-    a->l[query] += sum;
-    return 1;
+    return v_sum(v_add(x0, x1));
 }
 
-/* Queries of one go through a block: their scores fit the first cache beside the block. */
+/* ---- many queries: block by block ---- */
+
+/* Queries of one go through a block: their scores fit the first cache beside the block. A multiple
+ * of 16. */
 #define ATTN_CHUNK 48
 
-/* acc of up to three queries += p · V, by strips of 32 dimensions. */
-V_FN void attn_values(const struct attn_span *a, const struct attn_block *b, const float *s, int q0,
-                      int rows)
+/*
+ * Scores → weights of n queries, in place, their m and l, and in c the factors of their acc. In
+ * steps, each over all queries, since the chain of one query alone (maximum, exp, sum) is long.
+ */
+static __attribute__((noinline)) void attn_softmax(const struct attn_span *a, int pos0, int q0, int n, float *s, float *c)
 {
-    const size_t dim = (size_t)a->head_dim, bytes = b->is_f16 ? 2 : 4;
-    struct strip t = {.a = s, .lda = 32, .ldb = dim, .n_k = 32, .ldy = dim};
-    for (size_t i = 0; i < dim; i += 32) {
-        t.b = (const char *)b->v + i * bytes;
-        t.y = a->acc + (size_t)q0 * dim + i;
-        if (i + 32 <= dim)
-            (b->is_f16 ? strip_values_f16 : strip_values_f32)(&t, rows);
-        else
-            (b->is_f16 ? strip_half_f16 : strip_half_f32)(&t, rows);
+    float high[ATTN_CHUNK];
+    for (int i = 0; i < n; i++) {
+        const float top = attn_top(a, pos0, q0 + i, s + 32 * i), m = a->m[q0 + i];
+        high[i] = top > m ? top : m;
+        c[i] = m - high[i];
+    }
+    for (int i = n; i % 16 != 0; i++)
+        c[i] = 0;
+    for (int i = 0; i < n; i += 16)
+        v_store(c + i, v_exp(v_load(c + i)));
+    for (int i = 0; i < n; i++) {
+        const float sum = attn_weights(s + 32 * i, high[i]);
+        a->m[q0 + i] = high[i];
+        a->l[q0 + i] = __builtin_fmaf(a->l[q0 + i], c[i], sum);
     }
 }
 
-/* Queries q0 … end − 1, at most ATTN_CHUNK, against one block. */
-static void attn_queries(const struct attn_span *a, const struct attn_block *b, int q0, int end)
+/* Queries q0 … end − 1, at most ATTN_CHUNK, against block j, expanded into the scratch. */
+static __attribute__((noinline)) void attn_queries(const struct attn_span *a, int j, int q0, int end)
 {
     const size_t dim = (size_t)a->head_dim;
-    float s[ATTN_CHUNK * 32];
-    struct strip t = {.lda = dim, .b = b->k, .ldb = 32, .n_k = a->head_dim, .ldy = 32};
+    float s[ATTN_CHUNK * 32], c[ATTN_CHUNK];
+    struct strip k = {.lda = dim, .b = a->scratch, .ldb = 32, .n_k = a->head_dim, .ldy = 32};
     for (int q = q0; q < end; q += 3) {
-        t.a = a->q + (size_t)q * dim;
-        t.y = s + 32 * (q - q0);
-        (b->is_f16 ? strip_scores_f16 : strip_scores_f32)(&t, end - q < 3 ? end - q : 3);
+        k.a = a->q + (size_t)q * dim;
+        k.y = s + 32 * (q - q0);
+        strip_scores_f32(&k, end - q < 3 ? end - q : 3);
     }
-    for (int q = q0; q < end; q++) {
-        const float c = attn_softmax(a, b->pos0, q, s + 32 * (q - q0));
-        float *acc = a->acc + (size_t)q * dim;
-        for (size_t i = 0; c != 1 && i < dim; i += 16)
-            v_store(acc + i, v_mul(v_load(acc + i), v_set1(c)));
+    attn_softmax(a, a->pos0 + 32 * j, q0, end - q0, s, c);
+    struct strip v = {.lda = 32, .b = a->scratch + 32 * dim, .ldb = dim, .n_k = 32, .ldy = dim};
+    for (int q = q0; q < end; q += 3) {
+        v.a = s + 32 * (q - q0);
+        v.scale = c + (q - q0);
+        v.y = a->acc + (size_t)q * dim;
+        strip_values_f32(&v, a->head_dim, end - q < 3 ? end - q : 3);
     }
-    for (int q = q0; q < end; q += 3)
-        attn_values(a, b, s + 32 * (q - q0), q, end - q < 3 ? end - q : 3);
 }
 
-/* From this many queries on a block is expanded to F32 once instead of in every strip. */
-#define ATTN_EXPAND 9
-
-static void attn_span(const struct attn_span *a)
+/* Block after block, each expanded to F32 once instead of in every strip. */
+static __attribute__((noinline)) void attn_many(const struct attn_span *a)
 {
     const size_t half = 32 * (size_t)a->head_dim;
-    memset(a->acc, 0, (size_t)a->n_q * (size_t)a->head_dim * sizeof *a->acc);
     for (int i = 0; i < a->n_q; i++)
         a->m[i] = ATTN_EMPTY, a->l[i] = 0;
     for (int j = 0; j < a->n_blocks; j++) {
-        const uint16_t *kv = (const uint16_t *)a->kv[j];
-        struct attn_block b = {.k = kv, .v = kv + half, .is_f16 = 1, .pos0 = a->pos0 + 32 * j};
-        if (a->n_q >= ATTN_EXPAND) {
-            for (size_t i = 0; i < 2 * half; i += 16)
-                v_store(a->scratch + i, v_from_f16(kv + i));
-            b.k = a->scratch, b.v = a->scratch + half, b.is_f16 = 0;
+        const uint16_t *kv = (const uint16_t *)a->kv[j],
+                       *next = (const uint16_t *)a->kv[j + 1 < a->n_blocks ? j + 1 : j];
+        for (size_t i = 0; i < 2 * half; i += 32) {
+            v_prefetch(next + i);
+            v_store(a->scratch + i, v_from_f16(kv + i));
+            v_store(a->scratch + i + 16, v_from_f16(kv + i + 16));
         }
         int first = 0; /* positions ascend: the first queries may see nothing of this block */
-        while (first < a->n_q && a->pos[first] < b.pos0)
+        while (first < a->n_q && a->pos[first] < a->pos0 + 32 * j)
             first++;
         for (int q = first; q < a->n_q; q += ATTN_CHUNK)
-            attn_queries(a, &b, q, a->n_q - q < ATTN_CHUNK ? a->n_q : q + ATTN_CHUNK);
+            attn_queries(a, j, q, a->n_q - q < ATTN_CHUNK ? a->n_q : q + ATTN_CHUNK);
     }
+}
+
+/* ---- few queries: all blocks of the span in each step ---- */
+
+/* Below this many queries. */
+#define ATTN_EXPAND 9
+#define ATTN_BLOCKS 8
+#define ATTN_SEEN (32 * ATTN_BLOCKS)
+
+/* What the steps hand on: each query's scores, then weights, and the factors of its acc. */
+struct attn_few {
+    float s[ATTN_EXPAND - 1][ATTN_SEEN];
+    float c[ATTN_BLOCKS][16];
+};
+
+static __attribute__((noinline)) void attn_few_scores(const struct attn_span *a, struct attn_few *w)
+{
+    const size_t dim = (size_t)a->head_dim;
+    struct strip t = {.lda = dim, .ldb = 32, .n_k = a->head_dim, .ldy = ATTN_SEEN};
+    for (int j = 0; j < a->n_blocks; j++) {
+        t.b = a->kv[j];
+        /* Behind the last K the first V is wanted. */
+        t.ahead = j + 1 < a->n_blocks ? a->kv[j + 1] : a->kv[0] + 64 * dim;
+        for (int q = 0; q < a->n_q; q += 3) {
+            t.a = a->q + (size_t)q * dim;
+            t.y = w->s[q] + 32 * j;
+            strip_scores_f16(&t, a->n_q - q < 3 ? a->n_q - q : 3);
+        }
+    }
+}
+
+static __attribute__((noinline)) void attn_few_softmax(const struct attn_span *a, struct attn_few *w, int q)
+{
+    float high[ATTN_BLOCKS], c[16] = {0}, m = ATTN_EMPTY, l = 0;
+    for (int j = 0; j < a->n_blocks; j++) {
+        const float top = attn_top(a, a->pos0 + 32 * j, q, w->s[q] + 32 * j);
+        high[j] = top > m ? top : m;
+        c[j] = m - high[j];
+        m = high[j];
+    }
+    v_store(c, v_exp(v_load(c)));
+    for (int j = 0; j < a->n_blocks; j++) {
+        w->c[j][q] = c[j];
+        l = __builtin_fmaf(l, c[j], attn_weights(w->s[q] + 32 * j, high[j]));
+    }
+    a->m[q] = m;
+    a->l[q] = l;
+}
+
+static __attribute__((noinline)) void attn_few_values(const struct attn_span *a, const struct attn_few *w)
+{
+    const size_t dim = (size_t)a->head_dim;
+    struct strip t = {.lda = ATTN_SEEN, .ldb = dim, .n_k = 32, .ldy = dim};
+    for (int j = 0; j < a->n_blocks; j++) {
+        t.b = a->kv[j] + 64 * dim;
+        t.ahead = a->kv[j + 1 < a->n_blocks ? j + 1 : j] + 64 * dim;
+        for (int q = 0; q < a->n_q; q += 3) {
+            t.a = w->s[q] + 32 * j;
+            t.scale = w->c[j] + q;
+            t.y = a->acc + (size_t)q * dim;
+            strip_values_f16(&t, a->head_dim, a->n_q - q < 3 ? a->n_q - q : 3);
+        }
+    }
+}
+
+static void attn_span(const struct attn_span *a)
+{
+    struct attn_few w;
+    memset(a->acc, 0, (size_t)a->n_q * (size_t)a->head_dim * sizeof *a->acc);
+    if (a->n_q >= ATTN_EXPAND) {
+        attn_many(a);
+        return;
+    }
+    attn_few_scores(a, &w);
+    for (int q = 0; q < a->n_q; q++)
+        attn_few_softmax(a, &w, q);
+    attn_few_values(a, &w);
 }
 
 static void attn_merge(float *m, float *l, float *acc, const float *later_ml, const float *acc2,

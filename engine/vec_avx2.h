@@ -150,11 +150,40 @@ V_FN v16f v_negate_even(v16f x)
     return (v16f){_mm256_xor_ps(x.a, m), _mm256_xor_ps(x.b, m)};
 }
 
-V_FN void v_prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
-
 /* Keeps a value in its register: gcc otherwise hoists the products of a whole tile and spills
  * them. */
 #define V_KEEP(x) __asm__("" : "+x"(x))
+
+/*
+ * p_r += c_r · b for up to three rows, b 16 floats or halves in memory. Half a vector after the
+ * other, so that twelve accumulators, three c and one b are the sixteen registers there are; each b
+ * is loaded once.
+ */
+#define VX_FMA3(LOAD, half)                                      \
+    do {                                                         \
+        __m256 x = LOAD;                                         \
+        V_KEEP(x);                                               \
+        p0->half = _mm256_fmadd_ps(c0.half, x, p0->half);        \
+        if (rows > 1)                                            \
+            p1->half = _mm256_fmadd_ps(c1.half, x, p1->half);    \
+        if (rows > 2)                                            \
+            p2->half = _mm256_fmadd_ps(c2.half, x, p2->half);    \
+    } while (0)
+
+V_FN void v_fma3_f32(const float *b, const int rows, v16f c0, v16f c1, v16f c2, v16f *p0, v16f *p1,
+                     v16f *p2)
+{
+    VX_FMA3(_mm256_loadu_ps(b), a);
+    VX_FMA3(_mm256_loadu_ps(b + 8), b);
+}
+V_FN void v_fma3_f16(const uint16_t *b, const int rows, v16f c0, v16f c1, v16f c2, v16f *p0,
+                     v16f *p1, v16f *p2)
+{
+    VX_FMA3(_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)b)), a);
+    VX_FMA3(_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(b + 8))), b);
+}
+
+V_FN void v_prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
 
 V_FN __m256i vx_bytes(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
 V_FN __m256i vx_dup4(const int8_t *p)

@@ -112,6 +112,25 @@ V_FN v16f v_dup_odd(v16f x) { V_EACH(v16f, x.v[i | 1]); }
 V_FN v16f v_swap_pairs(v16f x) { V_EACH(v16f, x.v[i ^ 1]); }
 V_FN v16f v_negate_even(v16f x) { V_EACH(v16f, i & 1 ? x.v[i] : -x.v[i]); }
 
+/* p_r += c_r · b for up to three rows */
+V_FN void v_fma3_f32(const float *b, const int rows, v16f c0, v16f c1, v16f c2, v16f *p0, v16f *p1,
+                     v16f *p2)
+{
+    const v16f x = v_load(b);
+    *p0 = v_fma(c0, x, *p0);
+    if (rows > 1)
+        *p1 = v_fma(c1, x, *p1);
+    if (rows > 2)
+        *p2 = v_fma(c2, x, *p2);
+}
+V_FN void v_fma3_f16(const uint16_t *b, const int rows, v16f c0, v16f c1, v16f c2, v16f *p0,
+                     v16f *p1, v16f *p2)
+{
+    float x[16];
+    v_store(x, v_from_f16(b));
+    v_fma3_f32(x, rows, c0, c1, c2, p0, p1, p2);
+}
+
 V_FN void v_prefetch(const void *p) { (void)p; }
 
 /* Adds one row's products of four k: w holds four bytes a column, x the four activations. Lanes
