@@ -39,6 +39,10 @@ const struct memory_weights memory_weights_default = {
     .time = 0.1,
     .question = 0.2,
     .recent = 0.05,
+    .meaning = 0.6,
+    .meaning_floor = 0.15,
+    .meaning_before = 0.3,
+    .meaning_after = 0.4,
 };
 
 struct candidate {

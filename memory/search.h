@@ -52,6 +52,10 @@ struct memory_weights {
     double time;       /* more for messages that tell a time, when the query asks for one */
     double question;   /* less for messages that only ask */
     double recent;     /* more for the newest, halving every 30 days */
+    /* Vectors (memory/vectors.h): what their list counts beside that of the words; what a
+     * message's cosine must be above to count at all, and to give its neighbours a share. */
+    double meaning, meaning_floor;
+    double meaning_before, meaning_after;
 };
 
 struct memory_query {

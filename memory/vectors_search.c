@@ -6,7 +6,8 @@
  *                  ─► + before × what the message after it has, + after × what the one before has
  *
  * A cosine's zero says nothing (two sentences of one language have 0.1 in common), so a neighbour
- * gives a share of what it has above FLOOR.
+ * gives a share of what it has above the floor (struct memory_weights), and who is below it with all
+ * its neighbours' shares is no hit.
  */
 #include "memory/vectors.h"
 
@@ -18,14 +19,7 @@
 
 #define BLOCK 128      /* rows as floats at once: they stay in the CPU's second cache */
 #define HEAP 512       /* parts that are looked at closely */
-#define FLOOR 0.15
 #define LOAD_ROWS 20000
-
-/* Shares and weights, as measured with tests/bench/recall. */
-#define BEFORE 0.3
-#define AFTER 0.4
-#define WEIGHT_WORDS 1.0
-#define WEIGHT_MEANING 0.6
 #define LIST_MAX 100 /* of each list that is merged */
 
 struct near {
@@ -34,6 +28,7 @@ struct near {
 };
 
 struct search {
+    const struct memory_weights *w;
     const struct vectors *v;
     const struct memory_query *q;
     const float *vector;
@@ -159,9 +154,9 @@ static void merge_parts(struct search *s)
     s->n = n;
 }
 
-static double above_floor(const struct near *n)
+static double above_floor(const struct search *s, const struct near *n)
 {
-    return n->own > FLOOR ? n->own - FLOOR : 0;
+    return n->own > s->w->meaning_floor ? n->own - s->w->meaning_floor : 0;
 }
 
 static void share_with_neighbours(struct search *s)
@@ -179,8 +174,8 @@ static void share_with_neighbours(struct search *s)
         }
         if (c->parent == 0 || lo == i || s->heap[lo].message != c->parent)
             continue;
-        s->heap[lo].score += BEFORE * above_floor(c);
-        c->score += AFTER * above_floor(&s->heap[lo]);
+        s->heap[lo].score += s->w->meaning_before * above_floor(s, c);
+        c->score += s->w->meaning_after * above_floor(s, &s->heap[lo]);
     }
 }
 
@@ -196,6 +191,7 @@ int memory_vectors_search(struct memory *m, const struct memory_query *q, const 
                           struct memory_ranked *ret, size_t max, size_t *ret_n)
 {
     struct search s = {.v = m->vectors, .q = q, .vector = vector};
+    s.w = q->weights ? q->weights : &memory_weights_default;
     struct err ignored;
     *ret_n = 0;
     if (!s.v)
@@ -211,7 +207,7 @@ int memory_vectors_search(struct memory *m, const struct memory_query *q, const 
         merge_parts(&s);
         share_with_neighbours(&s);
         qsort(s.heap, s.n, sizeof *s.heap, by_score);
-        for (size_t i = 0; i < s.n && i < max; i++)
+        for (size_t i = 0; i < s.n && i < max && s.heap[i].score > s.w->meaning_floor; i++)
             ret[(*ret_n)++] = (struct memory_ranked){s.heap[i].message, s.heap[i].score};
     } else {
         rc = ERR_NOMEM;
@@ -257,8 +253,8 @@ int memory_recall_both(struct memory *m, const struct memory_query *q, const flo
         return memory_recall(m, q, ret, a, e);
     for (size_t i = 0; i < words.n; i++)
         by_words[i] = (struct memory_ranked){words.v[i].row, words.v[i].score};
-    const struct memory_list lists[] = {{by_words, words.n, WEIGHT_WORDS},
-                                        {near, n_near, WEIGHT_MEANING}};
+    const struct memory_weights *w = q->weights ? q->weights : &memory_weights_default;
+    const struct memory_list lists[] = {{by_words, words.n, 1}, {near, n_near, w->meaning}};
     const int64_t n = memory_recall_merge(lists, 2, merged, SEARCH_POOL);
     if (n < 0)
         return memory_out(e);
