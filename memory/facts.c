@@ -202,8 +202,13 @@ static int value_weight(const struct clause *c, const struct fact *f, bool is_ha
 /* Nothing exact, but a person speaks of himself: weak, and not of his thoughts. */
 static int own_weight(const struct clause *c, bool is_thought)
 {
-    if (!c->is_first_person || c->is_question || c->is_ask || is_thought || clause_content(c) < 2)
+    if (!c->is_first_person || c->is_question || c->is_ask || is_thought)
         return 0;
+    size_t content = clause_content(c);
+    if (content < 2) /* "I'm left-handed", but "I'm tired" too */
+        return content && (memcmp(c->plain.s, " i'm ", 5) == 0 || !memcmp(c->plain.s, " i am ", 6))
+                   ? 24
+                   : 0;
     return c->flags & W_NOT || c->zh & Z_NOT ? 46 : 36;
 }
 

@@ -250,7 +250,8 @@ static bool replaces(const struct clause *c, int value, size_t first, struct fac
 /* 项目的负责人是王芳: a thing, what states it, and the rest. */
 static int key_of_chinese_tail(const struct clause *c, struct fact_pair *v, int n)
 {
-    static const char *const states[] = {"改成", "改为", "换成", "是", "叫", "为", "：", NULL};
+    static const char *const states[] = {"改成", "改为", "换成",   "换到了", "换到", "改到了",
+                                         "改到", "是",   "叫",     "为",     "：",   NULL};
     for (size_t i = 0; states[i]; i++) {
         const char *at = memmem(c->s, c->n, states[i], strlen(states[i]));
         char key[FACT_KEY_BYTES];

@@ -236,12 +236,24 @@ static size_t zh_money(struct text t, size_t i)
     return zh_part(t, i, units);
 }
 
-/* A number in digits and the measure after it: 3个, 65公斤, 12楼. */
+/* 十二平米, 两百字: a number in characters is told by what it measures; 一 is often an article. */
+static size_t zh_measure(struct text t, size_t i, size_t n)
+{
+    static const char *const measures[] = {"平米", "平方米", "公里", "公斤", "千克", "毫升", "毫米",
+                                           "厘米", "分钟",   "小时", "米",   "斤",   "克",   "升",
+                                           "度",   "字",     "页",   "岁",   "折",   "倍",   "户",   NULL};
+    size_t unit = has(t, i, "一") && n == strlen("一") ? 0 : any_of(t, i + n, measures);
+    return unit ? n + unit : 0;
+}
+
+/* A number and the measure after it: 3个, 65公斤, 12楼, 十二平米. */
 static size_t zh_count(struct text t, size_t i)
 {
     size_t n = zh_number(t, i), at_unit = i + n;
-    if (!n || !is_digit(at(t, i)) || at_unit >= t.n)
+    if (!n || at_unit >= t.n)
         return 0;
+    if (!is_digit(at(t, i)))
+        return zh_measure(t, i, n);
     static const char *const particles[] = {"了", "的", "吗", "呢", "吧", "和",
                                             "是", "在", "就", "也", NULL};
     if (any_of(t, at_unit, particles))
