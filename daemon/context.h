@@ -126,6 +126,7 @@ struct context_head {
     const struct memory_pins *pins; /* those that the head must name */
     const char *old_summary;
     size_t n_old_summary;
+    bool is_edited; /* the old summary is a person's: it is taken over word for word */
     const char *old_facts;
     size_t n_old_facts;
     const char *summary; /* by a model, or NULL */

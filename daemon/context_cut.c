@@ -258,6 +258,13 @@ static void head_pins(struct cutting *k, const struct memory_cut *cut, struct me
     }
 }
 
+/* The summary as it is stored isn't the one in the head. */
+static bool is_edited(const struct turn_window *w)
+{
+    return w->has_cut && w->cut.n_summary > 0 && context_summarises(w->cut.strategy) &&
+           !memmem(w->cut.head, w->cut.n_head, w->cut.summary, w->cut.n_summary);
+}
+
 static int make_head(struct cutting *k, struct memory_cut *cut, struct http_error *ret)
 {
     const struct context_cut *c = k->c;
@@ -274,6 +281,7 @@ static int make_head(struct cutting *k, struct memory_cut *cut, struct http_erro
         .pins = &pins,
         .old_summary = w->has_cut ? w->cut.summary : NULL,
         .n_old_summary = w->has_cut ? w->cut.n_summary : 0,
+        .is_edited = is_edited(w),
         .old_facts = w->has_cut ? w->cut.facts : NULL,
         .n_old_facts = w->has_cut ? w->cut.n_facts : 0,
         .summary = c->summary,

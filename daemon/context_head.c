@@ -127,14 +127,19 @@ static void keep_summary(struct head *d, const char *text, size_t n)
         buf_char(&d->text, '\n');
 }
 
+/* A person's own text stays as it is; what has left since competes for the rest. */
 static int extract(struct head *d, int max_tokens, struct err *e)
 {
     const struct context_head *in = d->in;
-    const struct extract_input input = {
-        .v = in->left, .n = in->n_left, .old = in->old_summary, .n_old = in->n_old_summary};
+    const int n_own = in->is_edited ? window_count(d->h, in->old_summary, in->n_old_summary) : -1;
+    const bool has_own = n_own > 0 && n_own <= max_tokens;
+    const struct extract_input input = {.v = in->left,
+                                        .n = in->n_left,
+                                        .old = has_own ? NULL : in->old_summary,
+                                        .n_old = has_own ? 0 : in->n_old_summary};
     struct extract_ranked ranked;
     struct buf text;
-    size_t bytes = (size_t)max_tokens * BYTES_A_TOKEN;
+    size_t bytes = (size_t)(max_tokens - (has_own ? n_own : 0)) * BYTES_A_TOKEN;
     int rc = extract_rank(&input, 0, d->a, &ranked, e);
     if (rc)
         return rc;
@@ -142,15 +147,21 @@ static int extract(struct head *d, int max_tokens, struct err *e)
     for (int i = 0; i < TRIES; i++) {
         const size_t n_take = extract_fit(&ranked, bytes);
         buf_clear(&text);
+        if (has_own) {
+            buf_add(&text, in->old_summary, in->n_old_summary);
+            buf_char(&text, '\n');
+        }
         extract_compose(&ranked, n_take, &text);
         const int n = count(d, &text);
-        if (n < 0 || n_take == 0)
+        if (n < 0 || (n_take == 0 && !has_own))
             break;
         if (n <= max_tokens) {
             keep_summary(d, text.data, text.len);
             break;
         }
         bytes = (bytes < text.len ? bytes : text.len) * (size_t)max_tokens / (size_t)n * 97 / 100;
+        if (n_take == 0)
+            break;
     }
     buf_done(&text);
     return 0;
@@ -169,6 +180,19 @@ static int add_summary(struct head *d, int max_tokens, struct err *e)
     return extract(d, max_tokens, e);
 }
 
+/* Tokens for the facts: not those of a summary that a person wrote. */
+static int facts_share(const struct head *d, int headings)
+{
+    const struct context_head *in = d->in;
+    if (!context_summarises(in->strategy))
+        return in->max_tokens;
+    const int share = in->max_tokens * CONTEXT_FACTS_PERCENT /
+                      (CONTEXT_FACTS_PERCENT + CONTEXT_SUMMARY_PERCENT);
+    const int n_own = in->is_edited ? window_count(d->h, in->old_summary, in->n_old_summary) : 0;
+    const int left = in->max_tokens - headings - (n_own > 0 ? n_own + 1 : 0);
+    return n_own > 0 && left > 0 && left < share ? left : share;
+}
+
 int context_head_make(const struct history *h, struct arena *a, const struct context_head *in,
                       struct memory_cut *cut, struct err *e)
 {
@@ -184,11 +208,7 @@ int context_head_make(const struct history *h, struct arena *a, const struct con
     buf_init(&d.text, HEAD_BYTES_MAX);
     add_pins(&d);
     if (context_keeps_facts(in->strategy)) {
-        const int share = context_summarises(in->strategy)
-                              ? in->max_tokens * CONTEXT_FACTS_PERCENT /
-                                    (CONTEXT_FACTS_PERCENT + CONTEXT_SUMMARY_PERCENT)
-                              : in->max_tokens;
-        rc = add_facts(&d, share, &n_facts, e);
+        rc = add_facts(&d, facts_share(&d, head_of_facts), &n_facts, e);
     }
     if (rc == 0 && context_summarises(in->strategy))
         rc = add_summary(&d, in->max_tokens - n_facts - head_of_facts, e);
