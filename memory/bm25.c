@@ -29,7 +29,7 @@ struct term {
     uint64_t hash;
     struct posting *v; /* [n] */
     uint32_t n, cap;
-    uint32_t read_by; /* the text that was read last with it, plus 1 … */
+    uint32_t read_by; /* the newest reading that met it … */
     uint32_t use;     /* … and where in uses */
     bool is_single, is_stop;
 };
@@ -53,6 +53,7 @@ struct bm25 {
     size_t n_slots;
     struct use *uses;
     size_t n_uses, cap_uses;
+    uint32_t n_readings;
     /* Scratch of bm25_ask. */
     double *own, *near; /* [n_texts] zero between calls */
     uint32_t *seen;     /* [n_texts] texts with a score */
@@ -168,7 +169,7 @@ static struct term *term_of(struct bm25 *b, const struct segment *s)
 struct reading {
     struct bm25 *b;
     struct text *text;
-    uint32_t number; /* of the text, plus 1 */
+    uint32_t number; /* of the reading, from 1 on */
     bool has_failed;
 };
 
@@ -196,9 +197,10 @@ static bool note(void *user, const struct segment *s)
 int bm25_read(struct bm25 *b, size_t i, const char *text, size_t n, struct err *e)
 {
     struct text *t = &b->texts[i];
-    struct reading r = {.b = b, .text = t, .number = (uint32_t)i + 1};
+    struct reading r = {.b = b, .text = t};
     if (t->is_read)
         return 0;
+    r.number = ++b->n_readings;
     if (n > BM25_TEXT_MAX)
         n = BM25_TEXT_MAX;
     *t = (struct text){.first = b->n_uses};
@@ -209,6 +211,48 @@ int bm25_read(struct bm25 *b, size_t i, const char *text, size_t n, struct err *
     t->only_asks = search_only_asks(text, n);
     t->is_read = true;
     return 0;
+}
+
+/* v's n things become n_new, the new ones zero. NULL: no memory, v is as it was. */
+static void *lengthen(void *v, size_t n, size_t n_new, size_t size)
+{
+    char *longer = sys.realloc(v, n_new * size);
+    if (longer && n_new > n)
+        memset(longer + n * size, 0, (n_new - n) * size);
+    return longer;
+}
+
+int bm25_resize(struct bm25 *b, size_t n_texts, struct err *e)
+{
+    const size_t n = b->n_texts + 1, n_new = n_texts + 1;
+    if (n_texts <= b->n_texts)
+        return 0;
+    if (n_texts >= NONE - 1)
+        return out_of_memory(e);
+    struct text *texts = lengthen(b->texts, n, n_new, sizeof(*texts));
+    b->texts = texts ? texts : b->texts;
+    double *own = lengthen(b->own, n, n_new, sizeof(*own));
+    b->own = own ? own : b->own;
+    double *near = lengthen(b->near, n, n_new, sizeof(*near));
+    b->near = near ? near : b->near;
+    uint32_t *seen = lengthen(b->seen, n, n_new, sizeof(*seen));
+    b->seen = seen ? seen : b->seen;
+    if (!texts || !own || !near || !seen)
+        return out_of_memory(e);
+    b->n_texts = n_texts;
+    return 0;
+}
+
+size_t bm25_mark(const struct bm25 *b)
+{
+    return b->n_uses;
+}
+
+void bm25_rewind(struct bm25 *b, size_t mark, size_t from)
+{
+    for (size_t i = from; i < b->n_texts; i++)
+        b->texts[i] = (struct text){.is_read = false};
+    b->n_uses = mark;
 }
 
 int bm25_add(struct bm25 *b, size_t i, struct err *e)

@@ -38,6 +38,13 @@ int bm25_read(struct bm25 *b, size_t i, const char *text, size_t n, struct err *
 /* Text i, which was read, can be found. A second time does nothing. ERR_NOMEM. */
 int bm25_add(struct bm25 *b, size_t i, struct err *e) MUST_USE;
 
+/* For a longer list: texts 0 … n_texts - 1, n_texts not less than it was. ERR_NOMEM. */
+int bm25_resize(struct bm25 *b, size_t n_texts, struct err *e) MUST_USE;
+/* bm25_rewind: the texts from `from` on are as if nothing had been read since the mark; none of them
+ * may have been added. */
+size_t bm25_mark(const struct bm25 *b);
+void bm25_rewind(struct bm25 *b, size_t mark, size_t from);
+
 struct bm25_hit {
     size_t text;
     double score;   /* > 0 */

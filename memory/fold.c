@@ -8,10 +8,20 @@
  */
 #include "memory/fold.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/sys.h"
 
 #define CUT_ARENA_BYTES (64u << 20)
 #define SLOTS_FIRST 64
+
+struct fold_state {
+    struct arena arena;
+    struct fold_window now, before; /* now: without what came behind the cut */
+    size_t cut_at, n_cuts, mark;
+    struct bm25 *index; /* or NULL */
+};
 
 struct folding {
     const struct fold_input *in;
@@ -24,6 +34,8 @@ struct folding {
     struct fold_window before;
     size_t cut_at;             /* the message at which the newest cut was made */
     size_t n_cuts;
+    size_t n_at_cut;           /* slots of w, and … */
+    size_t mark_at_cut;        /* … the index, when it had been made */
     bool *is_quoted;           /* [in->n] in the window */
     struct bm25 *index;        /* of what left; NULL: nothing is recalled */
     struct arena *a;           /* the caller's */
@@ -266,6 +278,8 @@ static int cut(struct folding *f, size_t at, struct err *e)
                                          .max_tokens = k.plan.head_tokens};
     rc = f->in->hands.head(f->in->hands.user, &leaving, &f->arena, &f->w.head, e);
     f->w.tokens += f->w.head.tokens;
+    f->n_at_cut = f->w.n;
+    f->mark_at_cut = f->index ? bm25_mark(f->index) : 0;
     return rc;
 }
 
@@ -296,22 +310,96 @@ static int copy_text(struct arena *a, const char **text, size_t n)
     return *text || n == 0 ? 0 : ERR_NOMEM;
 }
 
-static int copy_out(struct folding *f, const struct fold_window *w, struct fold_window *ret,
-                    struct err *e)
+/* A window whose first n slots are w's. */
+static int copy_window(struct arena *a, const struct fold_window *w, size_t n,
+                       struct fold_window *ret)
 {
+    struct fold_head *h = &ret->head;
     *ret = *w;
-    ret->v = arena_array(f->a, w->n, sizeof(*ret->v));
+    ret->n = n;
+    ret->v = arena_array(a, n + 1, sizeof(*ret->v));
     if (!ret->v)
-        return out_of_memory(e);
-    if (w->n > 0)
-        memcpy(ret->v, w->v, w->n * sizeof(*ret->v));
-    int rc = copy_text(f->a, &ret->head.text, ret->head.n_text);
-    for (size_t i = 0; rc == 0 && i < w->n; i++)
-        rc = copy_text(f->a, &ret->v[i].quotes.text, ret->v[i].quotes.n_text);
-    ret->head.summary = ret->head.facts = NULL;
-    ret->head.n_summary = ret->head.n_facts = 0;
-    return rc ? out_of_memory(e) : 0;
+        return ERR_NOMEM;
+    if (n > 0)
+        memcpy(ret->v, w->v, n * sizeof(*ret->v));
+    int rc = copy_text(a, &h->text, h->n_text);
+    rc = rc ? rc : copy_text(a, &h->summary, h->n_summary);
+    rc = rc ? rc : copy_text(a, &h->facts, h->n_facts);
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = copy_text(a, &ret->v[i].quotes.text, ret->v[i].quotes.n_text);
+    return rc;
 }
+
+/* ---- states ---- */
+
+void fold_state_free(struct fold_state *s)
+{
+    if (!s)
+        return;
+    arena_done(&s->arena);
+    bm25_free(s->index);
+    free(s);
+}
+
+size_t fold_state_at(const struct fold_state *s)
+{
+    return s->cut_at;
+}
+
+/* NULL: no cut, or one that a longer list wouldn't make, or no memory. Takes the index. */
+static struct fold_state *save(struct folding *f)
+{
+    if (f->n_cuts == 0 || !is_user(f, f->cut_at))
+        return NULL;
+    struct fold_state *s = sys.malloc(sizeof(*s));
+    if (!s)
+        return NULL;
+    *s = (struct fold_state){.cut_at = f->cut_at,
+                             .n_cuts = f->n_cuts,
+                             .mark = f->mark_at_cut,
+                             .index = f->index};
+    f->index = NULL;
+    arena_init(&s->arena, CUT_ARENA_BYTES);
+    if (copy_window(&s->arena, &f->w, f->n_at_cut, &s->now) ||
+        copy_window(&s->arena, &f->before, f->before.n, &s->before)) {
+        fold_state_free(s);
+        return NULL;
+    }
+    /* Quotes of the message that it was made for came afterwards. */
+    s->now.v[s->now.n - 1].quotes = (struct fold_quotes){.text = NULL};
+    return s;
+}
+
+/* Goes on where s stood; it is taken. */
+static int resume(struct folding *f, struct fold_state *s, struct err *e)
+{
+    int rc = copy_window(&f->arena, &s->now, s->now.n, &f->w);
+    rc = rc ? rc : copy_window(&f->arena_before, &s->before, s->before.n, &f->before);
+    f->cap = f->w.n;
+    f->cut_at = s->cut_at;
+    f->n_cuts = s->n_cuts;
+    f->n_at_cut = f->w.n;
+    f->mark_at_cut = s->mark;
+    f->index = s->index;
+    s->index = NULL;
+    fold_state_free(s);
+    if (rc)
+        return out_of_memory(e);
+    f->w.tokens = f->in->rules.around + f->w.head.tokens;
+    for (size_t i = 0; i < f->w.n; i++) {
+        set_quoted(f, &f->w.v[i].quotes, true);
+        f->recalled += f->w.v[i].quotes.tokens;
+        f->w.tokens += f->w.v[i].quotes.tokens + f->in->v[f->w.v[i].message].tokens;
+    }
+    for (size_t i = 0; i <= f->cut_at; i++)
+        f->fixed += f->in->v[i].role == MEMORY_SYSTEM ? f->in->v[i].tokens : 0;
+    if (!f->index)
+        return 0;
+    bm25_rewind(f->index, f->mark_at_cut, f->cut_at);
+    return bm25_resize(f->index, f->in->n, e);
+}
+
+/* ---- */
 
 static size_t last_question(const struct fold_input *in)
 {
@@ -321,17 +409,26 @@ static size_t last_question(const struct fold_input *in)
     return i > 0 ? i - 1 : 0;
 }
 
-static int run(struct folding *f, struct err *e)
+static int run(struct folding *f, struct fold_state *from, struct err *e)
 {
     const struct fold_input *in = f->in;
     const struct fold_rules *r = &in->rules;
-    f->is_quoted = arena_array(f->a, in->n, sizeof(*f->is_quoted));
-    if (r->recall_turn > 0)
-        f->index = bm25_new(in->n);
-    if (!f->is_quoted || (r->recall_turn > 0 && !f->index))
-        return out_of_memory(e);
+    size_t i = 0;
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < in->n; i++) {
+    f->is_quoted = arena_array(f->a, in->n, sizeof(*f->is_quoted));
+    if (!f->is_quoted) {
+        fold_state_free(from);
+        return out_of_memory(e);
+    }
+    if (from) {
+        i = from->cut_at + 1;
+        rc = resume(f, from, e);
+        rc = rc ? rc : recall(f, plan_room(&r->budget) - f->w.tokens, e);
+    } else if (r->recall_turn > 0) {
+        f->index = bm25_new(in->n);
+        rc = f->index ? 0 : out_of_memory(e);
+    }
+    for (; rc == 0 && i < in->n; i++) {
         const struct fold_slot slot = {.message = i};
         rc = push(f, &slot, e);
         f->w.tokens += in->v[i].tokens;
@@ -342,25 +439,38 @@ static int run(struct folding *f, struct err *e)
     return rc;
 }
 
-int fold(const struct fold_input *in, struct arena *a, struct fold *ret, struct err *e)
+int fold_on(const struct fold_input *in, struct fold_state **state, struct arena *a,
+            struct fold *ret, struct err *e)
 {
     struct folding f = {
         .in = in, .a = a, .w.tokens = in->rules.around, .fixed = in->rules.around};
     struct fold result = {.n_cuts = 0};
+    struct fold_state *from = *state;
+    *state = NULL;
     arena_init(&f.arena, CUT_ARENA_BYTES);
     arena_init(&f.arena_before, CUT_ARENA_BYTES);
-    int rc = run(&f, e);
+    int rc = run(&f, from, e);
     if (rc == 0) {
         result.n_cuts = f.n_cuts;
         result.is_cut_now = f.n_cuts > 0 && f.cut_at >= last_question(in);
-        rc = copy_out(&f, &f.w, &result.now, e);
+        if (copy_window(a, &f.w, f.w.n, &result.now) ||
+            (result.is_cut_now && copy_window(a, &f.before, f.before.n, &result.before)))
+            rc = out_of_memory(e);
     }
-    if (rc == 0 && result.is_cut_now)
-        rc = copy_out(&f, &f.before, &result.before, e);
+    if (rc == 0)
+        *state = save(&f);
     bm25_free(f.index);
     arena_done(&f.arena);
     arena_done(&f.arena_before);
     if (rc == 0)
         *ret = result;
+    return rc;
+}
+
+int fold(const struct fold_input *in, struct arena *a, struct fold *ret, struct err *e)
+{
+    struct fold_state *state = NULL;
+    int rc = fold_on(in, &state, a, ret, e);
+    fold_state_free(state);
     return rc;
 }

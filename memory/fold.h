@@ -12,6 +12,9 @@
  * and quotes are the same, request after request. Nothing may be read but the list and the rules:
  * a rule that changes from request to request moves the cuts.
  *
+ * A fold can go on where the one of a shorter list made its newest cut (struct fold_state), if both
+ * begin with the same messages and have the same rules: what comes of it is the same.
+ *
  * Costs: linear in the list; a cut is planned over the window alone. Tokens are the caller's, as are
  * the texts of heads and quotes (struct fold_hands), which must be functions of what they are given.
  */
@@ -113,5 +116,16 @@ struct fold {
  * hands as they are.
  */
 int fold(const struct fold_input *in, struct arena *a, struct fold *ret, struct err *e) MUST_USE;
+
+/* What stood when the newest cut had been made, with texts and index of its own. */
+struct fold_state;
+void fold_state_free(struct fold_state *s); /* NULL is fine */
+/* The message at which that cut was made: the messages up to it, and the rules, are what the state is
+ * of. */
+size_t fold_state_at(const struct fold_state *s);
+/* As fold. *state: NULL, or where to begin; it is taken. Becomes that of the newest cut, the
+ * caller's; NULL without one, and after an error. */
+int fold_on(const struct fold_input *in, struct fold_state **state, struct arena *a,
+            struct fold *ret, struct err *e) MUST_USE;
 
 #endif

@@ -112,6 +112,18 @@ static int fold_first(size_t n, struct arena *a, struct fold *ret)
     return fold(&input, a, ret, &e);
 }
 
+static struct fold_state *state_before; /* of the newest list */
+
+/* The same, going on from the shorter list's state. */
+static int fold_on_first(size_t n, struct arena *a, struct fold *ret)
+{
+    struct err e;
+    input.n = n;
+    if (state_before)
+        assert_true(fold_state_at(state_before) < n);
+    return fold_on(&input, &state_before, a, ret, &e);
+}
+
 /* ---- promises ---- */
 
 static size_t newest_question(size_t n)
@@ -206,6 +218,39 @@ static void random_lists_are_folded_as_they_were_lived(void **state)
         arena_done(&a);
     }
     assert_true(n_cuts > 100 && n_quotes > 100 && n_refused > 0); /* there was something to see */
+}
+
+static void a_fold_that_goes_on_comes_to_the_same_as_one_from_the_beginning(void **test)
+{
+    (void)test;
+    int n_resumed = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        struct arena a;
+        struct fold f, other;
+        make_list();
+        arena_init(&a, 64u << 20);
+        for (size_t n = 1; n <= MESSAGES; n += 1 + (size_t)below(3)) {
+            n_resumed += state_before != NULL;
+            const int rc = fold_on_first(n, &a, &f);
+            assert_int_equal(rc, fold_first(n, &a, &other));
+            if (rc)
+                continue;
+            assert_int_equal(f.n_cuts, other.n_cuts);
+            assert_int_equal(f.is_cut_now, other.is_cut_now);
+            assert_int_equal(f.now.tokens, other.now.tokens);
+            assert_int_equal(f.now.n, other.now.n);
+            check_begins(&f.now, &other.now);
+            if (f.is_cut_now)
+                check_begins(&f.before, &other.before);
+            /* Another branch: the same up to the cut, and then what was never read. */
+            for (size_t i = state_before ? fold_state_at(state_before) + 1 : n; i < n; i++)
+                texts[i][0] ^= 1;
+        }
+        fold_state_free(state_before);
+        state_before = NULL;
+        arena_done(&a);
+    }
+    assert_true(n_resumed > 100);
 }
 
 static void a_list_that_ends_with_an_answer_still_fits(void **state)
@@ -321,6 +366,7 @@ int main(void)
     print_message("HEARTH_SEED=%llu\n", (unsigned long long)random_state);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_lists_are_folded_as_they_were_lived),
+        cmocka_unit_test(a_fold_that_goes_on_comes_to_the_same_as_one_from_the_beginning),
         cmocka_unit_test(a_list_that_ends_with_an_answer_still_fits),
         cmocka_unit_test(the_strategy_window_drops_what_the_fool_drops),
         cmocka_unit_test(too_long_a_message_is_refused_and_leaves_with_the_next_turn),
