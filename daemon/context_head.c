@@ -180,16 +180,18 @@ static int add_summary(struct head *d, int max_tokens, struct err *e)
     return extract(d, max_tokens, e);
 }
 
-/* Tokens for the facts: not those of a summary that a person wrote. */
-static int facts_share(const struct head *d, int headings)
+/* Tokens for the facts: not those of a summary that is there already, a person's or the model's. */
+static int facts_share(const struct head *d, int heading)
 {
     const struct context_head *in = d->in;
     if (!context_summarises(in->strategy))
         return in->max_tokens;
     const int share = in->max_tokens * CONTEXT_FACTS_PERCENT /
                       (CONTEXT_FACTS_PERCENT + CONTEXT_SUMMARY_PERCENT);
-    const int n_own = in->is_edited ? window_count(d->h, in->old_summary, in->n_old_summary) : 0;
-    const int left = in->max_tokens - headings - (n_own > 0 ? n_own + 1 : 0);
+    const int n_own = in->summary     ? window_count(d->h, in->summary, in->n_summary)
+                      : in->is_edited ? window_count(d->h, in->old_summary, in->n_old_summary)
+                                      : 0;
+    const int left = in->max_tokens - heading - n_own - 1;
     return n_own > 0 && left > 0 && left < share ? left : share;
 }
 
@@ -198,8 +200,7 @@ int context_head_make(const struct history *h, struct arena *a, const struct con
 {
     struct head d = {.h = h, .a = a, .in = in, .cut = cut};
     int rc = 0, n_facts = 0;
-    const int head_of_facts =
-        window_count(h, FACTS_HEAD "\n" SUMMARY_HEAD, sizeof FACTS_HEAD SUMMARY_HEAD);
+    const int heading = window_count(h, "\n" SUMMARY_HEAD, sizeof SUMMARY_HEAD);
     /* Without facts or summary of its own a cut hands on the old ones, for a change of mind. */
     cut->facts = in->old_facts;
     cut->n_facts = in->n_old_facts;
@@ -208,10 +209,10 @@ int context_head_make(const struct history *h, struct arena *a, const struct con
     buf_init(&d.text, HEAD_BYTES_MAX);
     add_pins(&d);
     if (context_keeps_facts(in->strategy)) {
-        rc = add_facts(&d, facts_share(&d, head_of_facts), &n_facts, e);
+        rc = add_facts(&d, facts_share(&d, heading), &n_facts, e);
     }
     if (rc == 0 && context_summarises(in->strategy))
-        rc = add_summary(&d, in->max_tokens - n_facts - head_of_facts, e);
+        rc = add_summary(&d, in->max_tokens - n_facts - heading, e);
     if (rc == 0) {
         cut->head = buf_error(&d.text) ? NULL
                                        : arena_copy(a, d.text.data ? d.text.data : "", d.text.len);

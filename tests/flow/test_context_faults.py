@@ -1,0 +1,216 @@
+"""What goes wrong with cuts, and the chat goes on: killed between a summary and its cut, a model that
+summarises badly, a damaged index, deletions while a cut is on its way, stops, branches.
+"""
+
+import os
+import signal
+import sqlite3
+import unittest
+
+from harness import Scripted, main
+from talk import PEANUTS, Talk, filler, is_cut, left, receipt, script
+
+CTX = 512
+GOOD = "We spoke of mountains, of autumn, and of the Roman Empire."
+ASKED = ("Summarise our conversation", "Sum up what was said", "Below is what was summed up")
+
+
+def summariser(answer, ctx=CTX, **more):
+    """A script whose model answers a request for a summary with `answer`, a rule's fields."""
+    s = script("en", ctx, **more)
+    s["rules"] = [{"when": words, **answer} for words in ASKED] + s["rules"]
+    return s
+
+
+def words(text):
+    return [text[i : i + 4] for i in range(0, len(text), 4)]
+
+
+def until_cut(t, begin=0):
+    """Other talk until a reply tells of a cut; cuts on their way are waited for."""
+    for line, _ in filler("en")[begin : begin + 40]:
+        r = t.say(line)
+        if is_cut(r):
+            return r
+        t.until_quiet()
+    raise AssertionError("no cut")
+
+
+def cuts(d):
+    """[(state, summary)] as stored."""
+    with sqlite3.connect(f"file:{os.path.join(d.folder, 'state/history.db')}?mode=ro", uri=True) as c:
+        return c.execute("SELECT state, summary FROM cut ORDER BY row").fetchall()
+
+
+class Summaries(unittest.TestCase):
+    def check(self, answer, *, is_used, log=None, ctx=CTX, **more):
+        with Scripted(summariser(answer, ctx, **more), "--summary", "model") as d:
+            t = Talk(d, "summarise")
+            t.say(PEANUTS["en"][0])
+            r = until_cut(t)
+            self.assertTrue(left(r))
+            items = {i["kind"]: i["text"] for i in t.window()["items"]}
+            self.assertIn(PEANUTS["en"][1], items["facts"])
+            self.assertEqual(GOOD in items.get("summary", ""), is_used, items)
+            if log:
+                self.assertIn(log, d.log())
+            t.say("What could I have as a snack?")
+
+    def test_the_model_s_own_summary_is_in_the_head(self):
+        self.check({"pieces": words(GOOD)}, is_used=True)
+
+    def test_a_summary_that_fails_gives_way_to_sentences(self):  # B79
+        self.check({"pieces": words(GOOD), "all_nan_at": 2}, is_used=False)
+
+    def test_an_empty_summary_gives_way_after_two_tries(self):  # B79
+        self.check({"pieces": []}, is_used=False, log="isn't used")
+
+    def test_a_summary_longer_than_its_input_gives_way(self):  # B79
+        self.check({"pieces": words(GOOD) * 400}, is_used=False, log="isn't used")
+
+    def test_a_summary_that_never_ends_gives_way(self):  # B79
+        self.check({"pieces": ["on "], "then": "forever"}, is_used=False, log="isn't used")
+
+    def test_what_is_longer_than_a_window_is_summed_up_in_pieces(self):  # B79
+        with Scripted(summariser({"pieces": words(GOOD)}), "--summary", "model") as d:
+            items = [
+                {"type": "message", "role": role, "content": text}
+                for turn in filler("en")[:60]
+                for role, text in zip(("user", "assistant"), turn)
+            ]
+            t = Talk(d, "summarise", items=items[:20])
+            for i in range(20, len(items), 20):
+                status, r = d.post(f"/v1/conversations/{t.id}/items", {"items": items[i : i + 20]})
+                self.assertEqual(status, 200, r)
+            r = t.say("Where were we?")
+            self.assertEqual(receipt(r)["cut"], "live")
+            self.assertGreater(len(left(r)), 80)
+            self.assertEqual(len(left(r)), len(set(left(r))))
+            until_cut(t)
+
+
+class Kills(unittest.TestCase):
+    def test_killed_with_a_cut_prepared_the_chat_goes_on(self):
+        with Scripted(script("en", CTX, prefill_us_per_token=3000)) as d:
+            t = Talk(d, "auto")
+            n = 0
+            while not (d.status()["turns"]["ahead"] and cuts(d)):  # stored, and its prefix is read
+                t.say(filler("en")[n][0])
+                n += 1
+                self.assertLess(n, 40)
+            d.kill()
+            self.assertEqual([state for state, _ in cuts(d)], [0])
+            d.start()
+            self.assertEqual(len(t.messages()), 2 * n)
+            r = until_cut(t, n)
+            self.assertTrue(left(r))
+            self.assertEqual(len(t.messages()), 2 * n + 2 * (len(t.replies) - n))
+
+    def test_a_stop_does_not_wait_for_a_cut(self):
+        with Scripted(script("en", CTX, prefill_us_per_token=20000)) as d:
+            t = Talk(d, "auto")
+            n = 0
+            while not d.status()["turns"]["ahead"]:
+                t.say(filler("en")[n][0])
+                n += 1
+            d.signal(signal.SIGTERM)
+            self.assertEqual(d.wait_end(5), 0)
+            d.start()
+            until_cut(t, n)
+
+    def test_a_live_turn_does_not_wait_for_a_cut_and_uses_what_was_read(self):
+        with Scripted(script("en", CTX, prefill_us_per_token=1000)) as d:
+            t = Talk(d, "auto")
+            n = 0
+            while not (d.status()["turns"]["ahead"] and cuts(d)):
+                t.say(filler("en")[n][0])
+                n += 1
+            r = t.say("Short one.")
+            cached = r["usage"]["input_tokens_details"]["cached_tokens"]
+            if is_cut(r):  # it didn't fit the old window any more: as far as the new one was read
+                self.assertGreater(cached, 0)
+            else:  # the old window serves, warm
+                self.assertGreater(cached, CTX // 2)
+                self.assertTrue(left(until_cut(t, n)))
+            self.assertLess(r["hearth"]["cache"]["computed"], CTX)
+
+    def test_a_deleted_conversation_ends_its_cut(self):
+        with Scripted(script("en", CTX, prefill_us_per_token=5000)) as d:
+            t = Talk(d, "auto")
+            n = 0
+            while not (d.status()["turns"]["ahead"] and cuts(d)):
+                t.say(filler("en")[n][0])
+                n += 1
+            status, r, _ = d.request("DELETE", f"/v1/conversations/{t.id}")
+            self.assertEqual(status, 200, r)
+            t.until_quiet()
+            self.assertEqual(cuts(d), [])
+            Talk(d, "auto").say("hello")
+
+
+class Damage(unittest.TestCase):
+    def test_a_damaged_index_fails_no_turn_and_the_receipt_tells(self):
+        with Scripted(script("en", CTX)) as d:
+            t = Talk(d, "auto")
+            t.say(PEANUTS["en"][0])
+            until_cut(t)
+            d.signal()
+            d.wait_end()
+            with sqlite3.connect(os.path.join(d.folder, "state/history.db")) as c:
+                tables = [r[0] for r in c.execute("SELECT name FROM sqlite_master")]
+                data = next(name for name in tables if name.endswith("_fts_data"))
+                c.execute(f"UPDATE {data} SET block = randomblob(length(block))")
+            d.start()
+            r = t.say("Which of the snacks would be good for my allergic nephew?")
+            self.assertIn(PEANUTS["en"][1], t.prompt())  # the facts are no index's
+            self.assertTrue(receipt(r).get("recall_partial"), receipt(r))
+            t.say("and on")
+
+    def test_deleted_messages_take_along_the_cuts_that_quote_them(self):
+        with Scripted(script("en", CTX)) as d:
+            t = Talk(d, "auto")
+            t.say(PEANUTS["en"][0])
+            until_cut(t)
+            self.assertIn(PEANUTS["en"][1], t.prompt())
+            first = t.messages()[0]
+            status, r, _ = d.request("DELETE", f"/v1/conversations/{t.id}/items/{first[0]}")
+            self.assertEqual(status, 200, r)
+            t.say("What could I have as a snack?")
+            self.assertNotIn(PEANUTS["en"][1], t.prompt())
+            t.until_quiet()
+            until_cut(t, 20)
+            self.assertNotIn(PEANUTS["en"][1], t.prompt())
+
+
+class Branches(unittest.TestCase):
+    def test_a_cut_of_one_branch_is_not_in_force_on_the_other(self):
+        with Scripted(script("en", CTX)) as d:
+            t = Talk(d, "auto")
+            lines = [line for line, _ in filler("en")]
+            base = [t.say(line) for line in lines[:4]][-1]
+
+            def go_on(r, text):
+                status, r = d.post("/v1/responses", {"previous_response_id": r["id"], "input": text})
+                self.assertEqual(status, 200, r)
+                return r
+
+            tips = {}
+            for name, begin in (("one", 10), ("two", 30)):
+                r, told, n_cuts = base, [], 0
+                for i, line in enumerate(lines[begin : begin + 16]):
+                    r = go_on(r, f"{line} On branch {name}.")
+                    told += left(r)
+                    n_cuts += is_cut(r)
+                self.assertGreaterEqual(n_cuts, 1)
+                self.assertEqual(len(told), len(set(told)))
+                tips[name] = r
+            for name, r in tips.items():
+                other = "two" if name == "one" else "one"
+                r = go_on(r, "What now?")
+                texts = " ".join(i["text"] for i in t.window()["items"])
+                self.assertIn(f"On branch {name}", texts)
+                self.assertNotIn(f"On branch {other}", texts)
+
+
+if __name__ == "__main__":
+    main()
