@@ -100,7 +100,8 @@ int api_explain_err(struct client *c, const struct err *e)
 static const char *hint(const char *code, const char *message)
 {
     if (!strcmp(code, "context_length_exceeded"))
-        return "begin a new conversation, shorten the text, or start hearthd with a larger --ctx";
+        return "shorten the text, begin a new conversation or let this one be cut (hearth context "
+               "--set auto), or start hearthd with a larger --ctx";
     if (!strcmp(code, "queue_full"))
         return "all places are taken: try again in a moment";
     if (!strcmp(code, "model_loading"))

@@ -24,9 +24,9 @@
 #include "client/conversation.h"
 #include "client/term.h"
 
-#define PLAIN_COLUMNS 80 /* where there is no terminal */
+#define PLAIN_COLUMNS 80  /* where there is no terminal */
 #define NARROW_COLUMNS 50 /* below: letters instead of kind and role */
-#define ROW_COLUMNS 29   /* before the text */
+#define ROW_COLUMNS 29    /* before the text */
 #define NARROW_ROW_COLUMNS 9
 #define TEXT_COLUMNS_MIN 8
 
