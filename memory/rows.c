@@ -72,13 +72,49 @@ static int path_push(struct path *p, int64_t row, struct arena *a, struct err *e
     return 0;
 }
 
+/* Steps by single look-ups before the rest is read in one go: what a window usually needs. */
+#define STEPS_MAX 32
+
+static int too_long(size_t max, struct err *e)
+{
+    return err_set(e, ERR_LIMIT, "the window is longer than %zu messages", max);
+}
+
+/* The rest of the path down to `first`, from all of the conversation's messages there: those of
+ * other branches are stepped over. Stops where a parent is missing. */
+static int path_scan(struct memory *m, struct path *p, int64_t first, size_t max, struct arena *a,
+                     struct err *e)
+{
+    struct stmt *s = db_stmt(m->db,
+                             "SELECT row, parent FROM message WHERE conversation ="
+                             " (SELECT conversation FROM message WHERE row = ?1)"
+                             " AND row <= ?1 AND row >= ?2 ORDER BY row DESC",
+                             e);
+    stmt_int(s, 1, p->next);
+    stmt_int(s, 2, first);
+    int rc;
+    while ((rc = stmt_step(s, e)) == 1 && p->next > 0 && p->next >= first) {
+        if (column_int(s, 0) != p->next)
+            continue;
+        rc = p->n >= max ? too_long(max, e) : path_push(p, p->next, a, e);
+        if (rc < 0)
+            break;
+        p->next = column_int(s, 1);
+    }
+    stmt_end(s);
+    return rc < 0 ? rc : 0;
+}
+
 int path_walk(struct memory *m, struct path *p, int64_t first, size_t max, struct arena *a,
               struct err *e)
 {
-    while (p->next > 0 && p->next >= first) {
+    for (size_t steps = 0; p->next > 0 && p->next >= first; steps++) {
+        int rc = steps == STEPS_MAX ? path_scan(m, p, first, max, a, e) : 0;
+        if (rc < 0 || p->next == 0 || p->next < first)
+            return rc;
         if (p->n >= max)
-            return err_set(e, ERR_LIMIT, "the window is longer than %zu messages", max);
-        int rc = path_push(p, p->next, a, e);
+            return too_long(max, e);
+        rc = path_push(p, p->next, a, e);
         if (rc == 0)
             rc = message_parent(m, p->next, &p->next, e);
         if (rc < 0)

@@ -320,8 +320,21 @@ struct loading {
     size_t cap, start;
     size_t n_system; /* at the beginning of the arrays, not yet beside the others */
     size_t n_bytes;
-    bool has_user;
+    bool has_user, has_contexts; /* contexts: some of the conversation's, or of one beside it */
 };
+
+/* Whether any message from `first` to `tip` has injected text: most conversations have none, and
+ * their messages needn't be asked one by one. 1, 0 or negative. */
+static int has_contexts(struct memory *m, int64_t first, int64_t tip, struct err *e)
+{
+    struct stmt *s = db_stmt(
+        m->db, "SELECT 1 FROM message_context WHERE message >= ?1 AND message <= ?2 LIMIT 1", e);
+    stmt_int(s, 1, first);
+    stmt_int(s, 2, tip);
+    int rc = stmt_step(s, e);
+    stmt_end(s);
+    return rc;
+}
 
 static bool is_kept(const struct memory_window *w, int64_t row)
 {
@@ -334,7 +347,8 @@ static int load_message(struct memory *m, int64_t row, size_t at, struct loading
     struct memory_message *msg = &l->w.v[at];
     struct memory_context *context = &l->w.contexts[at];
     int rc = memory_message_by_row(m, row, msg, a, e);
-    if (rc == 0 && msg->role == MEMORY_USER && !rows_hold(&l->w.cut.bare, row))
+    if (rc == 0 && l->has_contexts && msg->role == MEMORY_USER &&
+        !rows_hold(&l->w.cut.bare, row))
         rc = memory_context_get(m, row, context, a, e);
     l->n_bytes += msg->n_text + context->n_text;
     l->has_user = l->has_user || msg->role == MEMORY_USER;
@@ -444,6 +458,9 @@ static int load(struct memory *m, const struct memory_window_want *want, struct 
     rc = path_walk(m, &p, l.w.cut.first, is_bounded ? want->max + l.w.cut.dropped.n : SIZE_MAX, a,
                    e);
     if (rc == 0)
+        rc = has_contexts(m, l.w.cut.first, want->tip, e);
+    l.has_contexts = rc == 1;
+    if (rc >= 0)
         rc = load_messages(m, &l, a, e);
     if (rc == 0)
         *ret = l.w;
