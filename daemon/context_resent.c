@@ -15,6 +15,9 @@
  *     little now and then, keep their window.
  *   - Quotes have no date and don't look at the clock.
  *
+ * What a list came to at its newest cut is kept in a book (daemon/resent_book.h), from where the next
+ * request goes on: else every head would be made again.
+ *
  * Messages have no ids; the receipt names them by their place in the request: "#3".
  */
 #include "daemon/context.h"
@@ -24,6 +27,7 @@
 
 #include "base/log.h"
 #include "daemon/prepare.h"
+#include "daemon/resent_book.h"
 #include "daemon/window.h"
 #include "memory/fold.h"
 #include "memory/search.h"
@@ -156,6 +160,41 @@ static struct plan_budget budget_of(const struct resent *s)
     return b;
 }
 
+/* Of the rules, of who asks and of each beginning of the list. NULL: no memory. */
+static uint8_t (*chains_of(const struct resent *s, const struct fold_rules *r))[HASH_BYTES]
+{
+    uint8_t chain[HASH_BYTES] = {0};
+    uint8_t(*v)[HASH_BYTES] = arena_array(&s->t->arena, s->n, sizeof *v);
+    const int rules[] = {(int)r->strategy,  r->budget.limit, r->budget.reserve, r->budget.target,
+                         r->budget.head_tokens, r->around,   r->recall_turn,    r->recall_all,
+                         (int)s->n_before};
+    memory_chain(chain, MEMORY_SYSTEM, s->t->owner, strlen(s->t->owner));
+    memory_chain(chain, MEMORY_SYSTEM, (const char *)rules, sizeof rules);
+    memory_chain(chain, MEMORY_SYSTEM, (const char *)engine_info(s->h->engine)->render_id,
+                 HASH_BYTES);
+    for (size_t i = 0; v && i < s->n; i++) {
+        memory_chain(chain, s->said[i].role, s->said[i].text, s->said[i].n_text);
+        memcpy(v[i], chain, HASH_BYTES);
+    }
+    return v;
+}
+
+/* From where the list's newest known beginning left off. */
+static int fold_from_book(struct resent *s, const struct fold_input *in, struct err *e)
+{
+    uint8_t(*chains)[HASH_BYTES] = chains_of(s, &in->rules);
+    size_t n_bytes = 0;
+    if (!chains)
+        return err_set(e, ERR_NOMEM, "out of memory for the window");
+    for (size_t i = 0; i < s->n; i++)
+        n_bytes += s->said[i].n_text;
+    struct fold_state *state = resent_book_take(s->h->resent, chains, s->n);
+    int rc = fold_on(in, &state, &s->t->arena, &s->fold, e);
+    if (state)
+        resent_book_keep(&s->h->resent, chains, state, n_bytes);
+    return rc;
+}
+
 static int fold_list(struct resent *s, struct http_error *ret)
 {
     struct turn *t = s->t;
@@ -183,7 +222,7 @@ static int fold_list(struct resent *s, struct http_error *ret)
         in.rules.recall_turn = context_share(s->h, CONTEXT_RECALL_TURN_PERCENT, 0);
         in.rules.recall_all = context_share(s->h, CONTEXT_RECALL_ALL_PERCENT, 0);
     }
-    int rc = fold(&in, &t->arena, &s->fold, &e);
+    int rc = fold_from_book(s, &in, &e);
     if (rc == ERR_LIMIT)
         http_error_set(ret, 400, "context_length_exceeded", "messages", "%s", e.text);
     else if (rc)

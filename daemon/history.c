@@ -27,6 +27,7 @@
 #include "daemon/forget.h"
 #include "daemon/keep.h"
 #include "daemon/limits.h"
+#include "daemon/resent_book.h"
 #include "daemon/room.h"
 #include "daemon/turn_end.h"
 #include "memory/search.h"
@@ -517,6 +518,7 @@ static void *run(void *arg)
     forget_replay(h);
     serve(h);
     account_free(h->account);
+    resent_book_free(h->resent);
     memory_close(h->memory);
     struct mail *m = calloc(1, sizeof *m);
     if (!m) {

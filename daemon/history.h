@@ -24,6 +24,7 @@ struct history {
     struct engine *engine; /* NULL while loading; never so in handlers of routes that need it */
     struct mail *loading;  /* requests that wait for the model, oldest first */
     struct account *account; /* daemon/account.h; NULL: before the first turn */
+    struct resent_book *resent; /* daemon/resent_book.h; NULL: nothing in it */
     struct ahead *aheads;   /* cuts on their way (daemon/ahead.h) */
     struct claim *claims;  /* conversations with a running turn, and who waits behind it */
     int n_embeds_out;      /* jobs at the embedder */
