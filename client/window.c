@@ -28,6 +28,7 @@
 #define NARROW_COLUMNS 50 /* below: letters instead of kind and role */
 #define ROW_COLUMNS 29    /* before the text */
 #define NARROW_ROW_COLUMNS 9
+#define CUT_ROW_COLUMNS 19
 #define TEXT_COLUMNS_MIN 8
 
 static double number(const json *o, const char *key)
@@ -251,8 +252,19 @@ int window_set(struct client *c, const char *id, const char *strategy)
 
 /* ---- cut ---- */
 
-static void print_left(const json *list, const char *what)
+/* The window's item that is this message, or NULL. */
+static const json *find_item(const json *window, const char *id)
 {
+    for (const json *it = json_first(json_get(window, "items", NULL)); it; it = json_next(it))
+        if (!strcmp(str(it, "message", ""), id) && !strcmp(str(it, "kind", ""), "message"))
+            return it;
+    return NULL;
+}
+
+/* before: the window as it was. */
+static void print_left(const json *list, const char *what, const json *before)
+{
+    const int room = columns() - CUT_ROW_COLUMNS;
     int64_t n = 0, tokens = 0;
     for (const json *it = json_first(list); it; it = json_next(it), n++)
         tokens += (int64_t)number(it, "tokens");
@@ -260,11 +272,16 @@ static void print_left(const json *list, const char *what)
         return;
     printf("%s, %lld message%s (%lld tokens):\n", what, (long long)n, n == 1 ? "" : "s",
            (long long)tokens);
-    for (const json *it = json_first(list); it; it = json_next(it))
-        printf("%6.0f  %s\n", number(it, "tokens"), str(it, "id", "?"));
+    for (const json *it = json_first(list); it; it = json_next(it)) {
+        const json *item = find_item(before, str(it, "id", "?"));
+        printf("%6.0f  %-10.10s ", number(it, "tokens"), str(item, "role", "?"));
+        term_words(stdout, str(item, "text", str(it, "id", "?")),
+                   (size_t)(room > TEXT_COLUMNS_MIN ? room : TEXT_COLUMNS_MIN));
+        putchar('\n');
+    }
 }
 
-static void print_cut(const json *j)
+static void print_cut(const json *j, const json *before)
 {
     if (!json_bool(json_get(j, "cut", NULL))) {
         printf("nothing was cut: %.0f tokens, and no whole turn has to leave or may\n",
@@ -273,24 +290,31 @@ static void print_cut(const json *j)
     }
     printf("window     %.0f tokens before, %.0f after\n", number(j, "before"), number(j, "after"));
     const json *dropped = json_get(j, "dropped", NULL), *summed = json_get(j, "summarised", NULL);
-    print_left(dropped, "left");
-    print_left(summed, "left, summed up");
+    print_left(dropped, "left", before);
+    print_left(summed, "left, summed up", before);
     if (!json_first(dropped) && !json_first(summed))
         puts("no message left; what stands for earlier ones takes less room");
 }
 
 int window_cut(struct client *c, const char *id, int64_t target, const char *strategy)
 {
-    json *body = json_object(), *j = NULL;
+    json *body = json_object(), *before = NULL, *j = NULL;
     if (target > 0)
         json_set_int(body, "target", target);
     if (strategy)
         json_set_str(body, "strategy", strategy);
-    int code = call(c, "POST", window_path(c, id, "/cut"), body, &j);
+    int code = 0;
+    if (!c->is_json) /* the words of what leaves */
+        code = call(c, "GET", window_path(c, id, "/context?next=1"), NULL, &before);
+    if (code)
+        json_free(body);
+    else
+        code = call(c, "POST", window_path(c, id, "/cut"), body, &j);
     if (!code && c->is_json)
         code = api_print_json(c, j);
     else if (!code)
-        print_cut(j);
+        print_cut(j, before);
+    json_free(before);
     json_free(j);
     return code;
 }
