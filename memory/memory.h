@@ -159,7 +159,7 @@ struct memory_messages {
 };
 int memory_path(struct memory *m, int64_t tip, size_t max, struct memory_messages *ret,
                 struct arena *a, struct err *e) MUST_USE;
-/* The rows of the path to `tip`, ascending; *ret NULL when its conversation has no branches, so that
+/* Rows of the path to `tip`, ascending; *ret NULL when its conversation has no branches, so that
  * every message that stands above the tip is on the path. */
 int memory_path_rows(struct memory *m, int64_t tip, const int64_t **ret, size_t *ret_n,
                      struct arena *a, struct err *e) MUST_USE;
@@ -350,7 +350,7 @@ struct memory_block_pinned {
 int memory_block_pins(struct memory *m, struct memory_block_pinned **ret, size_t *ret_n,
                 struct err *e) MUST_USE;
 
-/* Blocks that were computed for a conversation ahead of a turn: the next deletion of a message takes
+/* Blocks computed for a conversation ahead of a turn: the next deletion of a message takes
  * them along. One that was deleted meanwhile gets none. */
 int memory_blocks_add(struct memory *m, int64_t conversation, const uint8_t *blocks, size_t n,
                       struct err *e) MUST_USE;
