@@ -139,11 +139,28 @@ static bool is_said(const struct turn_window *w, const char *text, size_t n)
     return false;
 }
 
+/* Whether any line of the list may be a person's: only then it is worth reading, which takes
+ * milliseconds for a long one. All others end with an object that names another kind. */
+static bool has_notes(const char *text, size_t n)
+{
+    static const char note[] = "\"kind\":\"note\"";
+    for (size_t i = 0; i < n;) {
+        const char *end = memchr(text + i, '\n', n - i);
+        const size_t len = end ? (size_t)(end - text) - i : n - i;
+        if (len > 0 && (text[i + len - 1] != '}' || memmem(text + i, len, note, sizeof note - 1)))
+            return true;
+        i += len + 1;
+    }
+    return false;
+}
+
 static int add_fact_notes(struct injection *in, struct http_error *ret)
 {
     const struct turn_window *w = &in->c->t->window;
     struct facts facts = {.n = 0};
     struct err e;
+    if (!has_notes(w->cut.facts, w->cut.n_facts))
+        return 0;
     if (facts_parse(w->cut.facts, w->cut.n_facts, &in->c->t->arena, &facts, &e)) {
         http_error_from(ret, &e);
         return e.code;
