@@ -15,7 +15,7 @@
 
 #define QUOTE_BYTES_MAX 600 /* of one message; a longer one is shown around the words that match */
 #define QUOTE_BYTES_MIN 80  /* a shorter piece says nothing */
-#define NEIGHBOUR_SCORE 0.3 /* of the best hit's: a message that is a hit by those around it alone */
+#define NEIGHBOUR_SCORE 0.3 /* of the best hit's: a message that is one by those around it alone */
 #define LINE_BYTES_MAX (256u << 10)
 
 const char *context_speaker(enum memory_role role)

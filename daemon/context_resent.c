@@ -11,12 +11,12 @@
  *   - Tokens are those of the texts, not of the ids that an answer was generated with: these are
  *     known or not, and only replace the text when the window is rendered.
  *   - The reserve for the answer is the configured share. A request that asks for more (max_tokens)
- *     gets it, in steps of an eighth of the window: clients that ask for the same each time, and for
- *     little now and then, keep their window.
+ *     gets it, in steps of an eighth of the window: clients that ask for the same each time, and
+ *     for little now and then, keep their window.
  *   - Quotes have no date and don't look at the clock.
  *
- * What a list came to at its newest cut is kept in a book (daemon/resent_book.h), from where the next
- * request goes on: else every head would be made again.
+ * What a list came to at its newest cut is kept in a book (daemon/resent_book.h), where the next
+ * request goes on. One that was never seen costs as much as all of its cuts: each makes a head.
  *
  * Messages have no ids; the receipt names them by their place in the request: "#3".
  */
@@ -316,8 +316,8 @@ static void compare(struct resent *s)
     turn_free(old);
 }
 
-/* Who resends everything has no reply before this one, as far as we know: what is told is all of the
- * list that isn't in the window, whenever it left. */
+/* Who resends everything has no reply before this one, as far as we know: what is told is all of
+ * the list that isn't in the window, whenever it left. */
 static void account(struct resent *s)
 {
     struct turn_receipt *r = &s->t->receipt;

@@ -26,8 +26,8 @@ int prepare_set_ids(struct turn *t, size_t i, const struct ids *ids,
  * what precedes it, and leaves the chain in t->store for the answer's. Sets store.is_reply. */
 int prepare_replies(struct history *h, struct turn *t, struct http_error *ret_error) MUST_USE;
 
-/* The same, with ids for the messages i with wanted[i] alone (NULL: for all); the chain goes over all
- * of them. */
+/* The same, with ids for the messages i with wanted[i] alone (NULL: for all); the chain goes over
+ * all of them. */
 int prepare_replies_of(struct history *h, struct turn *t, const bool *wanted,
                        struct http_error *ret_error) MUST_USE;
 

@@ -6,10 +6,10 @@
  *     bm25_add     its terms → the index: from now on it can be found
  *     bm25_ask     the best of what was added, for the terms of one text
  *
- * Score: BM25 with the weights of search.h, over the texts that were added by then; of a hit's score
- * the texts beside it get a share, a text that only asks gets less. Stop words don't count, unless
- * there is nothing else. Each distinct text once, the newest of them, and never one that equals the
- * asking one.
+ * Score: BM25 with the weights of search.h, over the texts that were added by then; of a hit's
+ * score the texts beside it get a share, and a text that only asks gets less. Stop words don't
+ * count, unless there is nothing else. Each distinct text once, the newest of them, and never one
+ * that equals the asking one.
  *
  * Pure: no clock, no randomness; the same calls in the same order give the same hits. Source:
  * Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009.
@@ -40,8 +40,8 @@ int bm25_add(struct bm25 *b, size_t i, struct err *e) MUST_USE;
 
 /* For a longer list: texts 0 … n_texts - 1, n_texts not less than it was. ERR_NOMEM. */
 int bm25_resize(struct bm25 *b, size_t n_texts, struct err *e) MUST_USE;
-/* bm25_rewind: the texts from `from` on are as if nothing had been read since the mark; none of them
- * may have been added. */
+/* bm25_rewind: the texts from `from` on are as if nothing had been read since the mark; none of
+ * them may have been added. */
 size_t bm25_mark(const struct bm25 *b);
 void bm25_rewind(struct bm25 *b, size_t mark, size_t from);
 

@@ -2,9 +2,9 @@
  * See fold.h.
  *
  * A window lives in the arena of the cut that began it: slots, head, quotes, and the scratch of its
- * making. The next cut takes a new arena and copies what stays; the one before is kept, as it may be
- * asked for, and goes with the cut after that. So the memory is that of two windows, however long
- * the list is.
+ * making. The next cut takes a new arena and copies what stays; the one before is kept, as it may
+ * be asked for, and goes with the cut after that. So the memory is that of two windows, however
+ * long the list is.
  */
 #include "memory/fold.h"
 

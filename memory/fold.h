@@ -2,8 +2,8 @@
  * The window of a conversation that nobody stored: its client sends all of it with each request.
  *
  * The window must be a function of the messages alone, and of a longer list it must begin as that
- * of the shorter one did, or the prefix cache would be of no use. So the list is folded as if it had
- * been lived turn by turn, from the first message to the last:
+ * of the shorter one did, or the prefix cache would be of no use. So the list is folded as if it
+ * had been lived turn by turn, from the first message to the last:
  *
  *     message ─► into the window ─► a user's: what left is searched for what fits it (quotes)
  *                                   ─► too long? a cut: plan.h; what leaves makes the new head
@@ -15,8 +15,8 @@
  * A fold can go on where the one of a shorter list made its newest cut (struct fold_state), if both
  * begin with the same messages and have the same rules: what comes of it is the same.
  *
- * Costs: linear in the list; a cut is planned over the window alone. Tokens are the caller's, as are
- * the texts of heads and quotes (struct fold_hands), which must be functions of what they are given.
+ * Costs: linear in the list; a cut is planned over the window alone. Tokens are the caller's, as
+ * are the texts of heads and quotes (struct fold_hands): functions of what they are given.
  */
 #ifndef HEARTH_MEMORY_FOLD_H
 #define HEARTH_MEMORY_FOLD_H
@@ -112,16 +112,16 @@ struct fold {
 /*
  * The window of the whole list; results live in a. System messages are always in it, and so is the
  * newest turn. ERR_LIMIT: these alone are more than the limit; the text has the counts. An earlier
- * message that was so long leaves as soon as a newer turn stands behind it. ERR_NOMEM; errors of the
- * hands as they are.
+ * message that was so long leaves as soon as a newer turn stands behind it. ERR_NOMEM; errors of
+ * the hands as they are.
  */
 int fold(const struct fold_input *in, struct arena *a, struct fold *ret, struct err *e) MUST_USE;
 
 /* What stood when the newest cut had been made, with texts and index of its own. */
 struct fold_state;
 void fold_state_free(struct fold_state *s); /* NULL is fine */
-/* The message at which that cut was made: the messages up to it, and the rules, are what the state is
- * of. */
+/* The message at which that cut was made: the messages up to it, and the rules, are what the state
+ * is of. */
 size_t fold_state_at(const struct fold_state *s);
 /* As fold. *state: NULL, or where to begin; it is taken. Becomes that of the newest cut, the
  * caller's; NULL without one, and after an error. */

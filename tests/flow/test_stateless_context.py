@@ -216,7 +216,9 @@ class Remembering(unittest.TestCase):
                     talk.say(turns[i % len(turns)][0])
                 self.assertGreaterEqual(sum(map(is_cut, talk.replies)), 3)
                 missing = [
-                    kept for _, kept, asked in FACTS[language] if kept not in prompt(talk.say(asked))
+                    kept
+                    for _, kept, asked in FACTS[language]
+                    if kept not in prompt(talk.say(asked))
                 ]
                 self.assertEqual(missing, [])
 

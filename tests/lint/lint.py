@@ -50,6 +50,7 @@ PUBLIC = {
     'cache': {'cache/cache.h'},
     'memory': {'memory/memory.h', 'memory/plan.h', 'memory/window.h', 'memory/said.h',
                'memory/extract.h', 'memory/facts.h', 'memory/search.h',
+               'memory/fold.h', 'memory/bm25.h', 'memory/relevance.h',
                'memory/vectors.h'},
 }
 # Header (or folder) → the files that may include it. Tests may include what their fixtures need.

@@ -64,7 +64,7 @@ static void each_text_once_and_never_the_question_nor_what_is_skipped(void **sta
 {
     (void)state;
     static const char *const texts[] = {"The port is 9090.", "The PORT is 9090!", "which port",
-                                        "A port in Spain.",  "Which port?",       "The port is 9090"};
+                                        "A port in Spain.", "Which port?", "the port is 9090"};
     bool skip[6] = {false};
     struct bm25 *b = bm25_new(6);
     struct bm25_hit hits[6];

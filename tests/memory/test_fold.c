@@ -76,7 +76,8 @@ static struct fold_input input = {.v = list, .hands = {.head = list_left, .quote
 
 static void make_list(void)
 {
-    static const char *const words[] = {"harbour", "copper", "violin", "meadow", "anchor", "pepper"};
+    static const char *const words[] = {"harbour", "copper", "violin",
+                                        "meadow",  "anchor", "pepper"};
     const enum plan_strategy strategies[] = {PLAN_WINDOW, PLAN_SUMMARISE, PLAN_RETRIEVE, PLAN_PRUNE,
                                              PLAN_AUTO};
     enum memory_role role = below(3) ? MEMORY_SYSTEM : MEMORY_USER;
@@ -197,7 +198,7 @@ static void random_lists_are_folded_as_they_were_lived(void **state)
         make_list();
         arena_init(&a, 64u << 20);
         for (size_t n = 1; n <= MESSAGES; n++) {
-            /* Requests end with a question; lists that end otherwise are cut only when they must. */
+            /* Requests end with a question; other lists are cut only when they must. */
             if (list[n - 1].role != MEMORY_USER)
                 continue;
             if (fold_first(n, &a, &f)) {
