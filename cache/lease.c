@@ -243,7 +243,8 @@ int cache_reserve_for_disk(struct cache_lease *l, int n_more, int n_disk, struct
     }
     while (s->n_blocks < n_need) {
         const int n_before = s->n_blocks * KV_BLOCK - s->n_tokens; /* positions */
-        struct kv_block *b = n_before + KV_BLOCK <= n_disk ? lease_take_raw(c) : lease_take_block(c);
+        const bool is_raw = n_before + KV_BLOCK <= n_disk;
+        struct kv_block *b = is_raw ? lease_take_raw(c) : lease_take_block(c);
         assert(b); /* counted above */
         const int rc = kv_seq_push(s, b, e);
         if (!rc) {

@@ -28,7 +28,8 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "flow"))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "flow"))
 
 import harness  # noqa: E402
 from harness import BUILD, MODEL, SOURCE, Daemon  # noqa: E402
@@ -111,8 +112,8 @@ def wait_written(d):
 
 def block_files(folder):
     kv = os.path.join(folder, "cache", "kv")
-    found = [os.path.join(at, f) for at, _, names in os.walk(kv) for f in names if f.endswith(".kv")]
-    return sorted(found)
+    found = [os.path.join(at, f) for at, _, names in os.walk(kv) for f in names]
+    return sorted(f for f in found if f.endswith(".kv"))
 
 
 def drop_pages(files):
@@ -178,37 +179,38 @@ class Restart:
         self.n_history = n_history
         self.got = {name: {"restarted": [], "cat_s": []} for name, _, _ in self.CASES}
         self.warm, self.cold = [], []
-        self.at = {}  # has a tail → (folder, its last two responses, the last message)
 
-    def make(self, has_tail):
+    def make(self):
         """A conversation as long as that, in turns, and what kill -9 leaves of its daemon."""
-        folder = self.b.folder(f"made-{self.n_history}-{int(has_tail)}")
+        self.folder = folder = self.b.folder(f"made-{self.n_history}")
         d = self.b.start(folder, *self.b.options.flags)
         last, n, n_turns = None, 0, max(2, self.n_history // 500)
         for left in range(n_turns, 0, -1):
-            before = last
-            text = self.b.text(d, (self.n_history - n) // left - ANSWER - 12)  # the template's own
+            self.before = last
+            # Less what the template adds.
+            self.text = self.b.text(d, (self.n_history - n) // left - ANSWER - 12)
             more = {"previous_response_id": last["id"]} if last else {}
-            last = respond(d, text, max_output_tokens=ANSWER, **more)
+            last = respond(d, self.text, max_output_tokens=ANSWER, **more)
             n = last["usage"]["total_tokens"]
         wait_written(d)
-        if has_tail:
-            time.sleep(IDLE_S)
-            wait_written(d)
+        self.link("cache", "cache-no-tail")
+        time.sleep(IDLE_S)
+        wait_written(d)
         d.kill()
-        self.at[has_tail] = (folder, before["id"], last["id"], text)
-        self.n_made = n
+        self.last, self.n_made = last, n
+
+    def link(self, name, to, base=None):
+        """Block files are never changed: links do for a copy; two daemons want two locks."""
+        to = os.path.join(base or self.folder, to)
+        shutil.copytree(os.path.join(self.folder, name), to, copy_function=os.link,
+                        ignore=shutil.ignore_patterns("lock"))
 
     def copy(self, has_tail):
-        made = self.at[has_tail][0]
         folder = self.b.folder("run")
         shutil.rmtree(folder, ignore_errors=True)
         os.makedirs(folder)
-        shutil.copytree(os.path.join(made, "state"), os.path.join(folder, "state"))
-        # Block files are never changed: links do.
-        cache = os.path.join(folder, "cache")
-        shutil.copytree(os.path.join(made, "cache"), cache, copy_function=os.link)
-        os.unlink(os.path.join(cache, "kv", "lock"))
+        shutil.copytree(os.path.join(self.folder, "state"), os.path.join(folder, "state"))
+        self.link("cache" if has_tail else "cache-no-tail", "cache", folder)
         return folder
 
     def measure(self, name, has_tail, is_in_pages):
@@ -221,32 +223,31 @@ class Restart:
         if not is_in_pages:
             drop_pages(files)
         d = b.start(folder, *b.options.flags)
-        got["restarted"].append(self.turn(d, has_tail))
+        time.sleep(b.options.settle)
+        got["restarted"].append(self.turn(d))
         d.kill()
 
-    def turn(self, d, has_tail, **more):
+    def turn(self, d, **more):
         return respond(d, self.b.text(d, MESSAGE), max_output_tokens=ANSWER,
-                       previous_response_id=self.at[has_tail][2], **more)
+                       previous_response_id=self.last["id"], **more)
 
-    def measure_warm(self, has_tail, with_cold):
+    def measure_warm(self, with_cold):
         """The same turn where the last one has just been answered; without the cache too."""
-        d = self.b.start(self.copy(has_tail), *self.b.options.flags)
-        _, before, _, text = self.at[has_tail]
-        respond(d, text, max_output_tokens=ANSWER, previous_response_id=before)
+        d = self.b.start(self.copy(True), *self.b.options.flags)
+        respond(d, self.text, max_output_tokens=ANSWER, previous_response_id=self.before["id"])
         wait_written(d)
-        self.warm.append(self.turn(d, has_tail))
+        self.warm.append(self.turn(d))
         if with_cold:
             d.until_idle()
-            self.cold.append(self.turn(d, has_tail, hearth={"cache": False}))
+            self.cold.append(self.turn(d, hearth={"cache": False}))
         d.kill()
 
     def run(self, n_reps, n_cold):
-        for has_tail in (True, False):
-            self.make(has_tail)
+        self.make()
         for rep in range(n_reps):
             for case in self.CASES:
                 self.measure(*case)
-            self.measure_warm(True, with_cold=rep < n_cold)
+            self.measure_warm(with_cold=rep < n_cold)
         return self.report()
 
     def report(self):
@@ -432,6 +433,8 @@ def main():
     p.add_argument("--history", type=numbers, default=[1500, 6000])
     p.add_argument("--reps", type=numbers, default=[9, 7], help="restarts, for each history")
     p.add_argument("--cold", type=numbers, default=[5, 2], help="of these, followed by a cold turn")
+    p.add_argument("--settle", type=float, default=2, metavar="SECONDS",
+                   help="from the daemon being ready to the turn (default: %(default)s)")
     p.add_argument("--unique", type=int, default=320, metavar="TOKENS")
     p.add_argument("--pairs", type=int, default=20)
     p.add_argument("--seed", type=int, default=1)
