@@ -4,7 +4,7 @@
  *
  * v_block_*() of the vector header gives the exact sum over 32 k; what is done with it in floating
  * point is written once, here. Row counts are compile-time constants (a tile is inlined for 1, 2
- * and 3 rows), so that accumulators are registers.
+ * and 3 rows), so that sums are registers.
  */
 
 /* A tile's input and output: R rows of the activations, 16 columns of y. */
@@ -27,54 +27,106 @@ V_FN const uint8_t *tile_fetch(const uint8_t *ahead, const int n, const size_t s
     return ahead + step;
 }
 
-V_FN void tile_store(const struct tile *t, const int rows, v16f f0, v16f f1, v16f f2)
+/*
+ * A tile's state: the integer sums of the block in work, and the accumulators f of its first KEPT
+ * rows. Three rows of signed 8 bits leave no registers for them: there y itself accumulates, and
+ * waits in the first cache between blocks.
+ */
+struct state {
+    v16i s0, s1, s2;
+    v16f f0, f1, f2;
+};
+#define KEPT(is_u4, rows) ((is_u4) || (rows) < 3 ? (rows) : 0)
+
+V_FN void tile_start(const struct tile *t, struct state *st, const int rows, const int kept)
 {
-    v_store(t->y, f0);
-    if (rows > 1)
-        v_store(t->y + t->ldy, f1);
-    if (rows > 2)
-        v_store(t->y + 2 * t->ldy, f2);
+    st->f0 = st->f1 = st->f2 = v_zero();
+    for (int r = kept; r < rows; r++)
+        v_store(t->y + (size_t)r * t->ldy, v_zero());
 }
 
-V_FN v16f fold(v16i s, v16f d, const struct act_block *b, v16f f)
+V_FN void tile_store(const struct tile *t, const struct state *st, const int kept)
 {
-    return v_fma(v_from_i(s), v_mul(d, v_set1(b->d)), f);
+    if (kept > 0)
+        v_store(t->y, st->f0);
+    if (kept > 1)
+        v_store(t->y + t->ldy, st->f1);
+    if (kept > 2)
+        v_store(t->y + 2 * t->ldy, st->f2);
+}
+
+/* What a block's columns have in common: scale and minimum, and the minimum's sign (0: none). */
+struct columns {
+    v16f d, m;
+    int sign;
+};
+
+/* f += d · b->d · s ± m · b->ds */
+V_FN v16f fold(v16f f, v16i s, const struct act_block *b, const struct columns *c)
+{
+    f = v_fma(v_from_i(s), v_mul(c->d, v_set1(b->d)), f);
+    if (c->sign > 0)
+        f = v_fma(c->m, v_set1(b->ds), f);
+    else if (c->sign < 0)
+        f = v_fnma(c->m, v_set1(b->ds), f);
+    return f;
+}
+
+/* All rows' f; b is the block of the first row's activations. */
+V_FN void tile_fold(const struct tile *t, struct state *st, const int rows, const int kept,
+                    const struct columns *c, const struct act_block *b)
+{
+    const struct act_block *b1 = b + t->n_blocks, *b2 = b1 + t->n_blocks;
+    float *y1 = t->y + t->ldy, *y2 = y1 + t->ldy;
+    if (kept > 0)
+        st->f0 = fold(st->f0, st->s0, b, c);
+    else
+        v_store(t->y, fold(v_load(t->y), st->s0, b, c));
+    if (kept > 1)
+        st->f1 = fold(st->f1, st->s1, b1, c);
+    else if (rows > 1)
+        v_store(y1, fold(v_load(y1), st->s1, b1, c));
+    if (kept > 2)
+        st->f2 = fold(st->f2, st->s2, b2, c);
+    else if (rows > 2)
+        v_store(y2, fold(v_load(y2), st->s2, b2, c));
+}
+
+V_FN void block_sums(const uint8_t *w, const int8_t *x, size_t ldx, const int is_u4, const int rows,
+                     struct state *s)
+{
+    s->s0 = s->s1 = s->s2 = vi_set1(0);
+    if (is_u4)
+        v_block_u4(w, x, ldx, rows, &s->s0, &s->s1, &s->s2);
+    else
+        v_block_s8(w, x, ldx, rows, &s->s0, &s->s1, &s->s2);
 }
 
 /* w = d · (q − 8) | d · q + m | d · q, a scale for each block of 32. */
 V_FN void tile_flat(const struct tile *t, const int is_u4, const int has_min, const int rows)
 {
     const size_t head = has_min ? 64 : 32, step = head + (is_u4 ? 256 : 512);
-    const uint8_t *w = t->w;
+    const uint8_t *w = t->w, *ahead = t->ahead;
     const int8_t *x = t->x;
-    const struct act_block *b0 = t->b, *b1 = b0 + (rows > 1) * t->n_blocks,
-                           *b2 = b1 + (rows > 2) * t->n_blocks;
-    v16f f0 = v_zero(), f1 = f0, f2 = f0;
-    const uint8_t *ahead = t->ahead;
-    for (int kb = 0; kb < t->n_blocks; kb++, w += step, x += 32, b0++, b1++, b2++) {
+    const struct act_block *b = t->b;
+    struct state s;
+    const int kept = KEPT(is_u4, rows);
+    tile_start(t, &s, rows, kept);
+    for (int kb = 0; kb < t->n_blocks; kb++, w += step, x += 32, b++) {
         ahead = tile_fetch(ahead, t->n_ahead, step);
-        v16i s0 = vi_set1(0), s1 = s0, s2 = s0;
-        if (is_u4)
-            v_block_u4(w + head, x, t->ldx, rows, &s0, &s1, &s2);
-        else
-            v_block_s8(w + head, x, t->ldx, rows, 8, &s0, &s1, &s2);
+        block_sums(w + head, x, t->ldx, is_u4, rows, &s);
         if (is_u4 && !has_min) {
-            s0 = vi_sub(s0, vi_set1(8 * b0->sum));
-            s1 = vi_sub(s1, vi_set1(8 * b1->sum));
-            s2 = vi_sub(s2, vi_set1(8 * b2->sum));
+            s.s0 = vi_sub(s.s0, vi_set1(8 * b[0].sum));
+            if (rows > 1)
+                s.s1 = vi_sub(s.s1, vi_set1(8 * b[t->n_blocks].sum));
+            if (rows > 2)
+                s.s2 = vi_sub(s.s2, vi_set1(8 * b[2 * t->n_blocks].sum));
         }
-        const v16f d = v_from_f16((const uint16_t *)w);
-        f0 = fold(s0, d, b0, f0);
-        f1 = fold(s1, d, b1, f1);
-        f2 = fold(s2, d, b2, f2);
-        if (has_min) {
-            const v16f m = v_from_f16((const uint16_t *)(w + 32));
-            f0 = v_fma(m, v_set1(b0->ds), f0);
-            f1 = v_fma(m, v_set1(b1->ds), f1);
-            f2 = v_fma(m, v_set1(b2->ds), f2);
-        }
+        struct columns c = {.d = v_from_f16((const uint16_t *)w), .sign = has_min};
+        c.m = has_min ? v_from_f16((const uint16_t *)(w + 32)) : c.d;
+        tile_fold(t, &s, rows, kept, &c, b);
     }
-    tile_store(t, rows, f0, f1, f2);
+    tile_store(t, &s, kept);
 }
 
 /* w = (d · s) · q − e · t: d, e for 256 k, s, t for 32. Both products are exact in F32 (11 + 8
@@ -82,56 +134,50 @@ V_FN void tile_flat(const struct tile *t, const int is_u4, const int has_min, co
 V_FN void tile_k(const struct tile *t, const int is_u4, const int rows)
 {
     const size_t step = 32 + (is_u4 ? 256 : 512);
-    const uint8_t *w = t->w;
+    const uint8_t *w = t->w, *ahead = t->ahead;
     const int8_t *x = t->x;
-    const struct act_block *b0 = t->b, *b1 = b0 + (rows > 1) * t->n_blocks,
-                           *b2 = b1 + (rows > 2) * t->n_blocks;
-    v16f f0 = v_zero(), f1 = f0, f2 = f0;
+    const struct act_block *b = t->b;
+    struct state s;
+    const int kept = KEPT(is_u4, rows);
+    tile_start(t, &s, rows, kept);
     for (int kb = 0; kb < t->n_blocks; kb += 8) {
         const uint16_t *super = (const uint16_t *)w;
         w += 64;
-        for (int i = 0; i < 8; i++, w += step, x += 32, b0++, b1++, b2++) {
-            v16i s0 = vi_set1(0), s1 = s0, s2 = s0;
-            if (is_u4)
-                v_block_u4(w + 32, x, t->ldx, rows, &s0, &s1, &s2);
-            else
-                v_block_s8(w + 32, x, t->ldx, rows, 8, &s0, &s1, &s2);
-            const v16f d = v_mul(v_from_f16(super), v_from_i(vi_load_u8(w)));
-            f0 = fold(s0, d, b0, f0);
-            f1 = fold(s1, d, b1, f1);
-            f2 = fold(s2, d, b2, f2);
-            const v16f m = v_mul(v_from_f16(super + 16), v_from_i(vi_load_u8(w + 16)));
-            f0 = v_fnma(m, v_set1(b0->ds), f0);
-            f1 = v_fnma(m, v_set1(b1->ds), f1);
-            f2 = v_fnma(m, v_set1(b2->ds), f2);
+        for (int i = 0; i < 8; i++, w += step, x += 32, b++) {
+            ahead = tile_fetch(ahead, t->n_ahead, step);
+            block_sums(w + 32, x, t->ldx, is_u4, rows, &s);
+            const struct columns c = {
+                .d = v_mul(v_from_f16(super), v_from_i(vi_load_u8(w))),
+                .m = v_mul(v_from_f16(super + 16), v_from_i(vi_load_u8(w + 16))),
+                .sign = -1};
+            tile_fold(t, &s, rows, kept, &c, b);
         }
     }
-    tile_store(t, rows, f0, f1, f2);
+    tile_store(t, &s, kept);
 }
 
 /* w = (d · s) · q: the two halves' integer sums are joined by their integer scales first: at most 2
  * · 16 · 127 · 128 · 128 < 2^27, exact. */
 V_FN void tile_k16(const struct tile *t, const int rows)
 {
-    const uint8_t *w = t->w;
+    const uint8_t *w = t->w, *ahead = t->ahead;
     const int8_t *x = t->x;
-    const struct act_block *b0 = t->b, *b1 = b0 + (rows > 1) * t->n_blocks,
-                           *b2 = b1 + (rows > 2) * t->n_blocks;
-    v16f f0 = v_zero(), f1 = f0, f2 = f0;
+    const struct act_block *b = t->b;
+    struct state s;
+    const int kept = KEPT(0, rows);
+    tile_start(t, &s, rows, kept);
     for (int kb = 0; kb < t->n_blocks; kb += 8) {
-        const v16f d = v_from_f16((const uint16_t *)w);
+        const uint16_t *super = (const uint16_t *)w;
         w += 32;
-        for (int i = 0; i < 8; i++, w += 544, x += 32, b0++, b1++, b2++) {
-            v16i p0 = vi_set1(0), p1 = p0, p2 = p0, s0 = p0, s1 = p0, s2 = p0;
-            v_block_s8(w + 32, x, t->ldx, rows, 4, &p0, &p1, &p2);
-            v_block_s8(w + 288, x + 16, t->ldx, rows, 4, &s0, &s1, &s2);
-            const v16i lo = vi_load_s8((const int8_t *)w), hi = vi_load_s8((const int8_t *)w + 16);
-            f0 = fold(vi_add(vi_mul(p0, lo), vi_mul(s0, hi)), d, b0, f0);
-            f1 = fold(vi_add(vi_mul(p1, lo), vi_mul(s1, hi)), d, b1, f1);
-            f2 = fold(vi_add(vi_mul(p2, lo), vi_mul(s2, hi)), d, b2, f2);
+        for (int i = 0; i < 8; i++, w += 544, x += 32, b++) {
+            s.s0 = s.s1 = s.s2 = vi_set1(0);
+            ahead = tile_fetch(ahead, t->n_ahead, 544);
+            v_block_s8_scaled(w + 32, (const int8_t *)w, x, t->ldx, rows, &s.s0, &s.s1, &s.s2);
+            const v16f d = v_from_f16(super);
+            tile_fold(t, &s, rows, kept, &(struct columns){d, d, 0}, b);
         }
     }
-    tile_store(t, rows, f0, f1, f2);
+    tile_store(t, &s, kept);
 }
 
 /* How far ahead of its use a stream of weights is fetched. */

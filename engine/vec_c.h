@@ -182,14 +182,30 @@ V_FN void v_block_u4(const uint8_t *w, const int8_t *x, size_t ldx, const int ro
         *s2 = vc_row_u4(w, x + 2 * ldx);
 }
 
-V_FN void v_block_s8(const uint8_t *w, const int8_t *x, size_t ldx, const int rows, const int n4,
-                     v16i *s0, v16i *s1, v16i *s2)
+V_FN void v_block_s8(const uint8_t *w, const int8_t *x, size_t ldx, const int rows, v16i *s0,
+                     v16i *s1, v16i *s2)
 {
-    *s0 = vc_row_s8(w, x, n4);
+    *s0 = vc_row_s8(w, x, 8);
     if (rows > 1)
-        *s1 = vc_row_s8(w, x + ldx, n4);
+        *s1 = vc_row_s8(w, x + ldx, 8);
     if (rows > 2)
-        *s2 = vc_row_s8(w, x + 2 * ldx, n4);
+        *s2 = vc_row_s8(w, x + 2 * ldx, 8);
+}
+
+V_FN v16i vc_row_s8_scaled(const uint8_t *w, const int8_t *scale, const int8_t *x)
+{
+    const v16i lo = vc_row_s8(w, x, 4), hi = vc_row_s8(w + 256, x + 16, 4);
+    return vi_add(vi_mul(lo, vi_load_s8(scale)), vi_mul(hi, vi_load_s8(scale + 16)));
+}
+
+V_FN void v_block_s8_scaled(const uint8_t *w, const int8_t *scale, const int8_t *x, size_t ldx,
+                            const int rows, v16i *s0, v16i *s1, v16i *s2)
+{
+    *s0 = vc_row_s8_scaled(w, scale, x);
+    if (rows > 1)
+        *s1 = vc_row_s8_scaled(w, scale, x + ldx);
+    if (rows > 2)
+        *s2 = vc_row_s8_scaled(w, scale, x + 2 * ldx);
 }
 
 #endif
