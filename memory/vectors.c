@@ -407,6 +407,6 @@ void memory_vectors_state(const struct memory *m, struct vectors_state *ret)
         return;
     ret->n_vectors = (int64_t)v->n;
     ret->n_bytes = v->cap * (sizeof(struct vector_row) + (size_t)v->model.dim);
-    ret->is_waiting = v->todo > 0 || v->n_fresh > 0;
+    ret->is_waiting = v->todo > 0 || v->n_fresh > 0 || v->to_load > 0;
     ret->is_cut = v->is_cut;
 }

@@ -76,7 +76,7 @@ int memory_recall_both(struct memory *m, const struct memory_query *q, const flo
 struct vectors_state {
     int64_t n_vectors; /* of the model, as far as they are in RAM */
     uint64_t n_bytes;  /* that they take there */
-    bool is_waiting;   /* there are messages to do */
+    bool is_waiting;   /* there are messages to do, or vectors to be read into RAM */
     bool is_cut;       /* not all fit */
 };
 void memory_vectors_state(const struct memory *m, struct vectors_state *ret);

@@ -120,7 +120,10 @@ static void put(struct gguf_writer *w, const struct bert_model *m, const char *n
     const uint64_t dims[2] = {(uint64_t)columns, (uint64_t)rows};
     struct gguf_writer_tensor *t =
         gguf_put_tensor(w, name, rows ? m->type : QUANT_F32, rows ? 2 : 1, dims);
-    t->scale = rows ? 0.1f : 0.5f;
+    /* Small biases: else all texts point where these do. */
+    t->scale = !rows && strstr(name, ".bias") ? 0.05f : rows ? 0.1f : 0.5f;
+    if (strcmp(name, "token_embd.weight") == 0)
+        t->scale = 0.5f;
 }
 
 static void put_pair(struct gguf_writer *w, const struct bert_model *m, const char *stem,
