@@ -85,11 +85,11 @@ V_FN void strip_run(const struct strip *s, const int rows, const int wide, const
             strip_run(s, 1, wide, is_f16, from_y);                                                 \
     } while (0)
 
-static void strip_scores_f16(const struct strip *s, int rows)
+static __attribute__((noinline)) void strip_scores_f16(const struct strip *s, int rows)
 {
     STRIP_CASES(s, 1, 0, 2);
 }
-static void strip_scores_f32(const struct strip *s, int rows)
+static __attribute__((noinline)) void strip_scores_f32(const struct strip *s, int rows)
 {
     STRIP_CASES(s, 0, 0, 2);
 }
@@ -107,11 +107,11 @@ static void strip_scores_f32(const struct strip *s, int rows)
             STRIP_CASES(&t, is_f16, 1, 1);                                                         \
     } while (0)
 
-static void strip_values_f16(const struct strip *s, int dim, int rows)
+static __attribute__((noinline)) void strip_values_f16(const struct strip *s, int dim, int rows)
 {
     STRIP_ALONG(1, 2);
 }
-static void strip_values_f32(const struct strip *s, int dim, int rows)
+static __attribute__((noinline)) void strip_values_f32(const struct strip *s, int dim, int rows)
 {
     STRIP_ALONG(0, 4);
 }
