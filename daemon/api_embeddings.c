@@ -6,9 +6,9 @@
  *   →  {"object": "list", "data": [{"object": "embedding", "index", "embedding"}, …], "model",
  *       "usage": {"prompt_tokens", "total_tokens"}}
  *
- * base64 is of little-endian float32, which OpenAI's own client asks for. A text that is too long is
- * refused, unless "truncate" (as Ollama has it) says otherwise; the reply's "hearth.truncated" then
- * lists which ones were. Token ids as input are refused: they would be another vocabulary's.
+ * base64 is of little-endian float32, which OpenAI's own client asks for. A text that is too long
+ * is refused, unless "truncate" (as Ollama has it) says otherwise; the reply's "hearth.truncated"
+ * then lists which ones were. Token ids as input are refused: they would be another vocabulary's.
  */
 #include <string.h>
 

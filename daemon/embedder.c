@@ -209,27 +209,33 @@ static void load(void)
     history_wake(self.d);
 }
 
+/* false: it says stop. */
+static bool handle(struct mail *m)
+{
+    if (m->kind == MAIL_STOP) {
+        free(m);
+        return false;
+    }
+    run_job((struct embed_job *)m);
+    m->kind = MAIL_EMBEDDED;
+    if (!mailbox_push(&self.d->history, m))
+        embed_job_free((struct embed_job *)m); /* can't be: it waits for its jobs */
+    return true;
+}
+
 static void *run(void *arg)
 {
-    bool is_stopping = false;
+    bool is_running = true;
     (void)arg;
     load();
-    while (!is_stopping) {
+    while (is_running) {
         struct mail *m = mailbox_take(&self.mail);
         if (!m)
             mailbox_wait(&self.mail, -1);
         while (m) {
             struct mail *next = m->next;
             m->next = NULL;
-            if (m->kind == MAIL_STOP) {
-                is_stopping = true;
-                free(m);
-            } else {
-                run_job((struct embed_job *)m);
-                m->kind = MAIL_EMBEDDED;
-                if (!mailbox_push(&self.d->history, m))
-                    embed_job_free((struct embed_job *)m); /* can't be: it waits for its jobs */
-            }
+            is_running = handle(m) && is_running;
             m = next;
         }
     }

@@ -9,7 +9,7 @@
  * const). A model that can't be loaded is logged and told by status and endpoint; all else goes on
  * without it.
  *
- * All functions are the history thread's but embedder_bytes and embedder_tell.
+ * All functions are the history thread's but embedder_bytes.
  */
 #ifndef HEARTH_DAEMON_EMBEDDER_H
 #define HEARTH_DAEMON_EMBEDDER_H
@@ -21,7 +21,7 @@
 
 struct history;
 
-#define EMBEDDER_CHUNK_TOKENS 128 /* of a message that is indexed: what such models are trained on */
+#define EMBEDDER_CHUNK_TOKENS 128 /* of an indexed message: what such models are trained on */
 #define EMBEDDER_CHUNKS_MAX 16    /* of one message; what comes after them has no vector */
 
 enum embed_job_kind { EMBED_JOB_REQUEST, EMBED_JOB_MESSAGES };
@@ -53,8 +53,8 @@ struct embed_job {
 struct embed_job *embed_job_new(enum embed_job_kind kind);
 void embed_job_free(struct embed_job *job); /* with its request; NULL is fine */
 
-/* What the model and the vectors of messages may take of `memory_bytes`; 0 without a model. From any
- * thread. *ret_vectors: the vectors' part. */
+/* What the model and the vectors of messages may take of `memory_bytes`; 0 without a model. From
+ * any thread. *ret_vectors: the vectors' part. */
 uint64_t embedder_bytes(const struct config *c, uint64_t memory_bytes, uint64_t *ret_vectors);
 
 /* Starts the thread, which begins to load; nothing without --embedding-model. */

@@ -35,10 +35,10 @@ int32_t wordpiece_sep(const struct wordpiece *w);
 size_t wordpiece_n_vocab(const struct wordpiece *w);
 
 /*
- * Appends at most `max` ids of text[0, n) (any bytes; those that are no UTF-8 are left out), without
- * [CLS] and [SEP]. *ret_used: how much of the text they stand for; when it is less than n, the rest
- * begins with the first word that wasn't whole (the ids may hold its beginning), and at least one
- * word was used. Time is linear in n, and bounded by what max ids need.
+ * Appends at most `max` ids of text[0, n) (any bytes; those that are no UTF-8 are left out),
+ * without [CLS] and [SEP]. *ret_used: how much of the text they stand for; when it is less than n,
+ * the rest begins with the first word that wasn't whole (the ids may hold its beginning), and at
+ * least one word was used. Time is linear in n, and bounded by what max ids need.
  */
 int wordpiece_encode(const struct wordpiece *w, struct tok_str text, size_t max, struct ids *ret,
                      size_t *ret_used) MUST_USE;

@@ -7,9 +7,10 @@
  *              ─► in RAM, as many as are allowed, the newest messages' ─► one product per block of
  *                 rows ─► the best, neighbours considered ─► merged by rank with the words' hits
  *
- * Memory knows no model: whoever has one says so (memory_vectors_use), asks what has no vector of it
- * yet, newest first, and brings the vectors. Those of another model are skipped, and replaced when
- * their message's turn comes. Without a model there is nothing here to do, and search goes by words.
+ * Memory knows no model: whoever has one says so (memory_vectors_use), asks what has no vector of
+ * it yet, newest first, and brings the vectors. Those of another model are skipped, and replaced
+ * when their message's turn comes. Without a model there is nothing here to do, and search goes by
+ * words.
  *
  * Deleting a message deletes its vectors with it. History thread.
  */
@@ -59,12 +60,16 @@ int memory_vectors_add(struct memory *m, const struct vectors_made *v, size_t n,
                        struct err *e) MUST_USE;
 
 /*
- * The rows nearest to a query's vector [dim], best first, at most max (<= VECTORS_BEST): the
- * owner's, under q's conversation, exclude and only. Scores are cosines, a share of the neighbours'
- * added. Vectors that aren't in RAM yet are read first.
+ * The rows nearest to a query's vector [dim], best first, at most max: the owner's, under q's
+ * conversation, exclude and only. Scores are cosines, a share of the neighbours' added. Vectors
+ * that aren't in RAM yet are read first.
  */
+struct vectors_hits {
+    struct memory_ranked v[VECTORS_BEST];
+    size_t n;
+};
 int memory_vectors_search(struct memory *m, const struct memory_query *q, const float *vector,
-                          struct memory_ranked *ret, size_t max, size_t *ret_n) MUST_USE;
+                          size_t max, struct vectors_hits *ret) MUST_USE;
 
 /*
  * memory_recall by words and by meaning: both lists, merged by rank. vector NULL, or no model: by

@@ -6,8 +6,8 @@
  *                  ─► + before × what the message after it has, + after × what the one before has
  *
  * A cosine's zero says nothing (two sentences of one language have 0.1 in common), so a neighbour
- * gives a share of what it has above the floor (struct memory_weights), and who is below it with all
- * its neighbours' shares is no hit.
+ * gives a share of what it has above the floor (struct memory_weights), and who is below it, all
+ * shares added, is no hit.
  */
 #include "memory/vectors.h"
 
@@ -188,12 +188,12 @@ static int load_all(struct memory *m, struct err *e)
 }
 
 int memory_vectors_search(struct memory *m, const struct memory_query *q, const float *vector,
-                          struct memory_ranked *ret, size_t max, size_t *ret_n)
+                          size_t max, struct vectors_hits *ret)
 {
     struct search s = {.v = m->vectors, .q = q, .vector = vector};
     s.w = q->weights ? q->weights : &memory_weights_default;
     struct err ignored;
-    *ret_n = 0;
+    ret->n = 0;
     if (!s.v)
         return 0;
     int rc = load_all(m, &ignored);
@@ -207,8 +207,10 @@ int memory_vectors_search(struct memory *m, const struct memory_query *q, const 
         merge_parts(&s);
         share_with_neighbours(&s);
         qsort(s.heap, s.n, sizeof *s.heap, by_score);
+        if (max > VECTORS_BEST)
+            max = VECTORS_BEST;
         for (size_t i = 0; i < s.n && i < max && s.heap[i].score > s.w->meaning_floor; i++)
-            ret[(*ret_n)++] = (struct memory_ranked){s.heap[i].message, s.heap[i].score};
+            ret->v[ret->n++] = (struct memory_ranked){s.heap[i].message, s.heap[i].score};
     } else {
         rc = ERR_NOMEM;
     }
@@ -227,10 +229,10 @@ static unsigned why_by_words(const struct memory_hits *words, int64_t row)
     return 0;
 }
 
-static bool is_near(const struct memory_ranked *near, size_t n, int64_t row)
+static bool is_near(const struct vectors_hits *near, int64_t row)
 {
-    for (size_t i = 0; i < n; i++)
-        if (near[i].row == row)
+    for (size_t i = 0; i < near->n; i++)
+        if (near->v[i].row == row)
             return true;
     return false;
 }
@@ -240,8 +242,8 @@ int memory_recall_both(struct memory *m, const struct memory_query *q, const flo
 {
     struct memory_query wide = *q;
     struct memory_hits words, both;
-    struct memory_ranked near[LIST_MAX], by_words[LIST_MAX], merged[SEARCH_POOL];
-    size_t n_near = 0;
+    struct memory_ranked by_words[LIST_MAX], merged[SEARCH_POOL];
+    struct vectors_hits near;
     if (!vector || !m->vectors)
         return memory_recall(m, q, ret, a, e);
     wide.limit = LIST_MAX;
@@ -249,12 +251,12 @@ int memory_recall_both(struct memory *m, const struct memory_query *q, const flo
     int rc = memory_recall(m, &wide, &words, a, e);
     if (rc < 0)
         return rc;
-    if (memory_vectors_search(m, q, vector, near, LIST_MAX, &n_near) < 0 || n_near == 0)
+    if (memory_vectors_search(m, q, vector, LIST_MAX, &near) < 0 || near.n == 0)
         return memory_recall(m, q, ret, a, e);
     for (size_t i = 0; i < words.n; i++)
         by_words[i] = (struct memory_ranked){words.v[i].row, words.v[i].score};
     const struct memory_weights *w = q->weights ? q->weights : &memory_weights_default;
-    const struct memory_list lists[] = {{by_words, words.n, 1}, {near, n_near, w->meaning}};
+    const struct memory_list lists[] = {{by_words, words.n, 1}, {near.v, near.n, w->meaning}};
     const int64_t n = memory_recall_merge(lists, 2, merged, SEARCH_POOL);
     if (n < 0)
         return memory_out(e);
@@ -264,7 +266,7 @@ int memory_recall_both(struct memory *m, const struct memory_query *q, const flo
         return rc;
     for (size_t i = 0; i < both.n; i++)
         both.v[i].why = why_by_words(&words, both.v[i].row) |
-                        (is_near(near, n_near, both.v[i].row) ? MEMORY_WHY_MEANING : 0);
+                        (is_near(&near, both.v[i].row) ? MEMORY_WHY_MEANING : 0);
     both.is_partial = both.is_partial || m->vectors->todo > 0 || m->vectors->n_fresh > 0;
     *ret = both;
     return 0;

@@ -109,7 +109,8 @@ class Api(unittest.TestCase):
             for a, b in zip(struct.unpack("<32f", data), v[1]):
                 self.assertAlmostEqual(a, b, places=5)
             self.assertEqual(len(d.embed(["a"] * 2048)), 2048)
-            self.assertEqual(d.embed("x", dimensions=32, user="u", encoding_format=None), d.embed("x"))
+            same = d.embed("x", dimensions=32, user="u", encoding_format=None)
+            self.assertEqual(same, d.embed("x"))
 
     def test_what_is_not_supported_is_refused_by_name(self):
         cases = [

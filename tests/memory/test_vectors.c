@@ -52,20 +52,19 @@ static int embed_all(void)
     return n_all;
 }
 
-static struct memory_ranked near[VECTORS_BEST];
-static size_t n_near;
+static struct vectors_hits near;
 
 static void search(const struct memory_query *q, const char *text)
 {
     float v[DIM];
     vector_of(text, strlen(text), v);
-    ASSERT_OK(memory_vectors_search(here.m, q, v, near, VECTORS_BEST, &n_near));
+    ASSERT_OK(memory_vectors_search(here.m, q, v, VECTORS_BEST, &near));
 }
 
 static bool found(int64_t row)
 {
-    for (size_t i = 0; i < n_near; i++)
-        if (near[i].row == row)
+    for (size_t i = 0; i < near.n; i++)
+        if (near.v[i].row == row)
             return true;
     return false;
 }
@@ -106,9 +105,9 @@ static void each_message_gets_its_vectors_once_newest_first(void **state)
     use("x", 1 << 20);
     assert_int_equal(embed_all(), 0); /* empty texts were noted too */
     nearest("c");
-    assert_int_equal(n_near, 1);
-    assert_int_equal(near[0].row, third.row);
-    assert_true(fabs(near[0].score - 1) < 0.02);
+    assert_int_equal(near.n, 1);
+    assert_int_equal(near.v[0].row, third.row);
+    assert_true(fabs(near.v[0].score - 1) < 0.02);
 }
 
 static void hits_are_the_owners_and_within_what_is_asked(void **state)
@@ -123,13 +122,13 @@ static void hits_are_the_owners_and_within_what_is_asked(void **state)
     nearest("ab");
     assert_true(found(one) && found(two) && found(three));
     search(&(struct memory_query){.owner = OTHER}, "ab");
-    assert_int_equal(n_near, 0);
+    assert_int_equal(near.n, 0);
     search(&(struct memory_query){.owner = OWNER, .conversation = c.row}, "ab");
     assert_true(found(one) && found(two) && !found(three));
     search(&(struct memory_query){.owner = OWNER, .exclude = &two, .n_exclude = 1}, "ab");
     assert_true(found(one) && !found(two) && found(three));
     search(&(struct memory_query){.owner = OWNER, .only = &two, .n_only = 1}, "ab");
-    assert_true(n_near == 1 && found(two));
+    assert_true(near.n == 1 && found(two));
 }
 
 static void a_hits_neighbours_are_raised(void **state)
@@ -143,8 +142,8 @@ static void a_hits_neighbours_are_raised(void **state)
     use("x", 1 << 20);
     embed_all();
     search(&(struct memory_query){.owner = OWNER}, "a");
-    assert_int_equal(near[0].row, hit);
-    assert_int_equal(near[1].row, after);
+    assert_int_equal(near.v[0].row, hit);
+    assert_int_equal(near.v[1].row, after);
 }
 
 static void another_models_vectors_are_skipped_and_replaced(void **state)
@@ -157,13 +156,13 @@ static void another_models_vectors_are_skipped_and_replaced(void **state)
     embed_all();
     use("y", 1 << 20);
     nearest("a");
-    assert_int_equal(n_near, 0);
+    assert_int_equal(near.n, 0);
     assert_int_equal(embed_all(), 2);
     nearest("a");
-    assert_int_equal(n_near, 1);
+    assert_int_equal(near.n, 1);
     use("x", 1 << 20);
     nearest("a");
-    assert_int_equal(n_near, 0); /* one model's at a time */
+    assert_int_equal(near.n, 0); /* one model's at a time */
     int64_t n;
     struct db *db;
     place_close();
@@ -198,16 +197,16 @@ static void a_deletion_takes_the_vectors_along(void **state)
     embed_all();
     assert_int_equal(n_stored(), 3);
     nearest("a");
-    assert_int_equal(n_near, 3);
+    assert_int_equal(near.n, 3);
     ASSERT_OK(memory_message_remove(here.m, OWNER, one.id, NULL, &here.e));
     nearest("a");
-    assert_true(n_near == 2 && !found(one.row));
+    assert_true(near.n == 2 && !found(one.row));
     assert_int_equal(n_stored(), 2);
     nearest("a");
     assert_true(found(other) && found(kept));
     ASSERT_OK(memory_conversation_remove(here.m, OWNER, c.id, NULL, &here.e));
     nearest("a");
-    assert_true(n_near == 1 && found(kept));
+    assert_true(near.n == 1 && found(kept));
     assert_int_equal(n_stored(), 1);
     /* What comes back for a message that has gone meanwhile is dropped. */
     float v[DIM] = {1};
@@ -225,13 +224,13 @@ static void parts_of_a_long_message_are_one_hit(void **state)
     ASSERT_OK(memory_vectors_add(here.m, &(struct vectors_made){row, parts, 3}, 1, &here.e));
     for (const char *s = "abc"; *s; s++) {
         search(&(struct memory_query){.owner = OWNER}, (char[2]){*s});
-        assert_int_equal(n_near, 1);
-        assert_true(near[0].score > 0.98);
+        assert_int_equal(near.n, 1);
+        assert_true(near.v[0].score > 0.98);
     }
     place_reopen();
     use("x", 1 << 20);
     nearest("c");
-    assert_int_equal(n_near, 1);
+    assert_int_equal(near.n, 1);
 }
 
 static void memory_holds_the_newest_that_fit(void **state)
@@ -253,7 +252,7 @@ static void memory_holds_the_newest_that_fit(void **state)
     use("x", 1);
     embed_all();
     nearest("a");
-    assert_int_equal(n_near, 0);
+    assert_int_equal(near.n, 0);
     use("x", 1 << 20);
     nearest("a");
     assert_true(found(rows[399]));
@@ -323,7 +322,7 @@ static void a_history_of_version_7_goes_on(void **state)
     use("x", 1 << 20);
     assert_int_equal(embed_all(), 1);
     nearest("a");
-    assert_true(n_near == 1 && found(1));
+    assert_true(near.n == 1 && found(1));
 }
 
 static int until;
@@ -354,8 +353,8 @@ static void memory_that_runs_out_loses_nothing(void **state)
         if (rc == 0)
             rc = memory_vectors_add(here.m, &(struct vectors_made){row, v, 1}, 1, &here.e);
         if (rc == 0)
-            rc = memory_vectors_search(here.m, &(struct memory_query){.owner = OWNER}, v, near, 9,
-                                       &n_near);
+            rc = memory_vectors_search(here.m, &(struct memory_query){.owner = OWNER}, v, 9,
+                                       &near);
         sys_reset();
         assert_true(rc == 0 || rc == ERR_NOMEM);
         ASSERT_OK(memory_vectors_use(here.m, &model, &here.e));

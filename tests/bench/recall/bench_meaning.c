@@ -214,20 +214,19 @@ static int ask(struct bench *b, const struct question *q, enum how how,
     struct err e = {0};
     struct arena a;
     struct memory_hits hits = {.n = 0};
-    struct memory_ranked near[TOP];
-    size_t n = 0;
+    struct vectors_hits near = {.n = 0};
     arena_init(&a, SIZE_MAX);
     if (how == BY_MEANING)
-        check(memory_vectors_search(b->m, &query, q->vector, near, TOP, &n), &e);
+        check(memory_vectors_search(b->m, &query, q->vector, TOP, &near), &e);
     else
         check(memory_recall_both(b->m, &query, how == BY_BOTH ? q->vector : NULL, &hits, &a, &e),
               &e);
-    for (size_t i = 0; i < n; i++)
-        rows[i] = near[i].row;
+    for (size_t i = 0; i < near.n; i++)
+        rows[i] = near.v[i].row;
     for (size_t i = 0; i < hits.n; i++)
         rows[i] = hits.v[i].row;
     arena_done(&a);
-    return (int)(n + hits.n);
+    return (int)(near.n + hits.n);
 }
 
 static double share(const struct question *q, const int64_t *rows, int n)
@@ -249,6 +248,7 @@ static void say(struct bench *b, const char *name, enum how how, const struct me
     }
     printf("%-28s %.3f   %.2f ms\n", name, sum / b->n_questions,
            (double)(clock_us() - begin) / 1e3 / b->n_questions);
+    fflush(stdout);
 }
 
 static void ablate(struct bench *b)
@@ -336,11 +336,10 @@ static void size(struct bench *b, int n, int dim)
     check(memory_vectors_use(b->m, &model, &e), &e);
     v[0] = 1;
     for (int k = 0; k < 6; k++) {
-        struct memory_ranked near[TOP];
-        size_t found;
+        struct vectors_hits near;
         const int64_t begin = clock_us();
-        check(memory_vectors_search(b->m, &(struct memory_query){.owner = OWNER}, v, near, TOP,
-                                    &found),
+        check(memory_vectors_search(b->m, &(struct memory_query){.owner = OWNER}, v, TOP,
+                                    &near),
               &e);
         printf("%d × %d: %.1f ms%s\n", n, dim, (double)(clock_us() - begin) / 1e3,
                k ? "" : " (with reading them)");

@@ -16,7 +16,8 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(ROOT, 'reference'))
 import bert  # noqa: E402
 
-TEXTS = ['the peanut', 'Hello, World! embedding', '', 'a', 'unaffable ' * 30, 'naïve Ålesund Straße',
+TEXTS = ['the peanut', 'Hello, World! embedding', '', 'a', 'unaffable ' * 30,
+         'naïve Ålesund Straße',
          '中文 and あ', 'x' * 101 + ' y', '\x00\u200b tabs\tand\nlines\u3000 end\u2028.', '😀 smile',
          'ΣΣ', "it's $5 — «quoted»", ' '.join('word%d' % i for i in range(90)), '\ufffd\ue000']
 SHAPES = [[], ['--pooling', '2', '--seed', '2'], ['--marks-pieces', '1', '--seed', '3'],
