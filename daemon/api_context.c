@@ -424,6 +424,41 @@ int api_summary_get(struct history *h, struct request *r, const struct route_arg
     return rc;
 }
 
+/* The next turn reads them whole, before its question: what is too long would have it refused. */
+static int check_edit(struct call *k, const struct memory_cut *cut,
+                      const struct memory_cut_edit *edit, struct http_error *ret)
+{
+    const int limit = context_share(k->h, CONTEXT_PINS_PERCENT, 0);
+    const bool has_facts = edit->facts, has_summary = edit->summary;
+    const char *summary = has_summary ? edit->summary : cut->summary;
+    struct facts list = {.n = 0};
+    struct buf notes;
+    struct err e;
+    if (facts_parse(has_facts ? edit->facts : cut->facts, has_facts ? edit->n_facts : cut->n_facts,
+                    &k->arena, &list, &e))
+        return items_error(ret, &e, "facts");
+    buf_init(&notes, FACTS_MAX * (FACTS_LINE_MAX + 1));
+    for (size_t i = 0; i < list.n; i++) {
+        if (list.v[i].kind != FACT_NOTE)
+            continue;
+        buf_add(&notes, list.v[i].text, list.v[i].n_text);
+        buf_char(&notes, '\n');
+    }
+    const int n_summary =
+        window_count(k->h, summary ? summary : "", has_summary ? edit->n_summary : cut->n_summary);
+    const int n_notes =
+        buf_error(&notes) ? -1 : window_count(k->h, notes.data ? notes.data : "", notes.len);
+    buf_done(&notes);
+    if (n_summary < 0 || n_notes < 0)
+        return out_of_memory(ret);
+    if (n_summary + n_notes <= limit)
+        return 0;
+    return body_refused(ret, "summary_too_long", has_summary ? "summary" : "facts",
+                        "a summary and lines of one's own may take %d tokens, a quarter of the "
+                        "window; the summary has %d, the lines have %d",
+                        limit, n_summary, n_notes);
+}
+
 static int edit_summary(struct call *k, struct http_error *ret)
 {
     struct memory_cut cut;
@@ -439,6 +474,11 @@ static int edit_summary(struct call *k, struct http_error *ret)
         return body_refused(ret, "invalid_value", "summary", "summary or facts is expected");
     edit.n_summary = edit.summary ? strlen(edit.summary) : 0;
     edit.n_facts = edit.facts ? strlen(edit.facts) : 0;
+    if ((edit.summary &&
+         (rc = prepare_check_text(k->h, "summary", edit.summary, edit.n_summary, ret))) ||
+        (edit.facts && (rc = prepare_check_text(k->h, "facts", edit.facts, edit.n_facts, ret))) ||
+        (rc = check_edit(k, &cut, &edit, ret)))
+        return rc;
     if (memory_cut_edit(k->h->memory, cut.row, &edit, &e) ||
         memory_cut_by_row(k->h->memory, cut.row, &cut, &k->arena, &e))
         return items_error(ret, &e, "conversation_id");

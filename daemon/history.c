@@ -127,7 +127,7 @@ static const struct route {
     {"POST", "/v1/hearth/conversations/{}/context", api_context_set, ANY_STATE},
     {"POST", "/v1/hearth/conversations/{}/cut", api_cut, NEEDS_MODEL},
     {"GET", "/v1/hearth/conversations/{}/summary", api_summary_get, ANY_STATE},
-    {"POST", "/v1/hearth/conversations/{}/summary", api_summary_set, ANY_STATE},
+    {"POST", "/v1/hearth/conversations/{}/summary", api_summary_set, NEEDS_MODEL},
     {"GET", "/v1/hearth/conversations/{}/pins", api_pin_list, NEEDS_MODEL},
     {"POST", "/v1/hearth/conversations/{}/pins", api_pin_add, NEEDS_MODEL},
     {"DELETE", "/v1/hearth/conversations/{}/pins/{}", api_pin_remove, ANY_STATE},

@@ -126,8 +126,9 @@ static void compare(const struct context *c, const struct turn *old)
         r->before = r->used + all - (int)t->window.starts[t->window.n - c->n_inputs];
 }
 
-/* Whether the newest answer above this turn's messages was read under another cut: no reply has told
- * of this one yet. */
+/* Whether the newest reply above this turn's messages was read under another cut: nobody was told of
+ * this one yet. An answer that has no account was imported, or the daemon was killed while it came:
+ * the reply before it counts. */
 static bool is_news(const struct context *c, int64_t *ret_before)
 {
     struct memory_message m = {.parent = c->tip};
@@ -141,9 +142,8 @@ static bool is_news(const struct context *c, int64_t *ret_before)
             return true;
         if (memory_message_by_row(c->h->memory, m.parent, &m, &c->t->arena, &e))
             return false;
-    } while (m.role != MEMORY_ASSISTANT);
-    if (memory_turn_get(c->h->memory, m.row, &last, &c->t->arena, &e))
-        return true;
+    } while (m.role != MEMORY_ASSISTANT ||
+             memory_turn_get(c->h->memory, m.row, &last, &c->t->arena, &e));
     if (last.cut)
         *ret_before = last.cut;
     return last.cut != c->t->window.cut.row;

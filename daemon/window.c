@@ -167,6 +167,8 @@ int window_count(const struct history *h, const char *text, size_t n)
 {
     struct ids ids;
     struct err e;
+    if (!h->engine) /* still being loaded */
+        return ERR_BUSY;
     ids_init(&ids);
     int rc = tok_encode(engine_tok(h->engine), text, n, false, &ids, &e);
     const int n_tokens = (int)ids.n;

@@ -35,7 +35,7 @@ int window_inject(struct turn *t, size_t i, const struct memory_context *context
 enum chat_role window_role(enum memory_role role);
 /* Tokens of message i's segment; after prepare_render. */
 int window_tokens(const struct turn *t, size_t i);
-/* Tokens of a text by itself. < 0: an error of the tokenizer. */
+/* Tokens of a text by itself. < 0: an error of the tokenizer, or none is loaded yet. */
 int window_count(const struct history *h, const char *text, size_t n);
 
 #endif

@@ -5,6 +5,7 @@ summarises badly, a damaged index, deletions while a cut is on its way, stops, b
 import os
 import signal
 import sqlite3
+import tempfile
 import unittest
 
 from harness import Scripted, main
@@ -180,6 +181,48 @@ class Damage(unittest.TestCase):
             t.until_quiet()
             until_cut(t, 20)
             self.assertNotIn(PEANUTS["en"][1], t.prompt())
+
+
+class Edits(unittest.TestCase):
+    def test_an_edit_longer_than_a_quarter_of_the_window_is_refused_and_the_chat_goes_on(self):
+        with Scripted(script("en", CTX)) as d:
+            t = Talk(d, "auto")
+            until_cut(t)
+            before = d.get(t.path + "/summary")
+            for name, text in (
+                ("summary", "word " * 1000),
+                ("summary", "z" * 300000),
+                ("facts", "mine: " + "word " * 700),
+                ("facts", "".join(f"line {i} of my own\n" for i in range(100))),
+            ):
+                status, r = d.post(t.path + "/summary", {name: text})
+                self.assertEqual((status, r["error"]["code"]), (400, "summary_too_long"), r)
+                self.assertEqual(r["error"]["param"], name)
+            self.assertEqual(d.get(t.path + "/summary"), before)
+            self.assertEqual(d.post(t.path + "/summary", {"summary": "word " * 20})[0], 200)
+            t.say("And now?")
+
+    def test_the_summary_is_told_while_the_model_loads(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with Scripted(script("en", CTX), folder=folder) as d:
+                t = Talk(d, "auto")
+                until_cut(t)
+                t.until_quiet()
+                status, before = d.get(t.path + "/summary")
+                self.assertEqual(status, 200, before)
+            slow = {**script("en", CTX), "load_ms": 60000}
+            with Scripted(slow, folder=folder, wait=False) as d:
+                d.until(lambda: os.path.exists(d.socket_path) and is_loading(d), "loading")
+                status, r = d.get(t.path + "/summary")
+                self.assertEqual(before.pop("tokens").keys(), {"summary", "facts"})
+                self.assertEqual((status, r), (200, before))  # nobody is there to count tokens
+
+
+def is_loading(d):
+    try:
+        return d.get("/health")[0] == 503
+    except OSError:
+        return False
 
 
 class Branches(unittest.TestCase):

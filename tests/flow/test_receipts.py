@@ -141,6 +141,24 @@ class Truth(unittest.TestCase):
             d.start()
             self.assertTrue(left(t.say("And now?")))
 
+    def test_an_answer_that_a_kill_ended_does_not_have_what_left_told_again(self):
+        with Scripted(a_script(pace_us=1000)) as d:
+            t = Told(self, d, "window")
+            t.until_cuts(2, filler("en"))
+            told = len(t.told)
+            with d.stream("/v1/responses", t.body("go on forever", stream=True)) as s:
+                events = iter(s)
+                while next(events)["type"] != "response.output_text.delta":
+                    pass
+                d.kill()
+            d.start()
+            r = t.d.post("/v1/responses", t.body("Where were we?"))[1]
+            self.assertEqual(left(r), [])
+            t.in_window = set(t.ids())
+            t.until_cuts(1, filler("en")[30:])
+            self.assertGreater(len(t.told), told)
+            self.assertEqual(len(set(t.told)), len(t.told))
+
     def test_branches_are_told_what_left_them(self):
         with Scripted(a_script()) as d:
             t = Told(self, d, "auto")
