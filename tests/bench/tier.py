@@ -7,7 +7,7 @@ model. Not in the suite; it asserts nothing on speed.
     restart   a turn with a message of 32 tokens, behind a history of 1,500 and of 6,000: after
               kill -9 and restart (its tail on disk or not, the files in the page cache or not), the
               same turn warm in RAM, and cold; how fast the restore is beside `cat` of its files
-    unique    prompts that nobody has asked before, and answers of 64 tokens: the tier on against off
+    unique    prompts that nobody has asked before, 64 tokens answered: the tier on against off
     commits   durable writes to the history while blocks are written, the tier on against off
     bytes     bytes written for each new token
 
@@ -228,14 +228,17 @@ class Restart:
         d.kill()
 
     def turn(self, d, **more):
-        return respond(d, self.b.text(d, MESSAGE), max_output_tokens=ANSWER,
-                       previous_response_id=self.last["id"], **more)
+        """CPU time is the daemon's until the answer's last token: a busy machine moves it less."""
+        text, cpu = self.b.text(d, MESSAGE), cpu_seconds(d)
+        t = respond(d, text, max_output_tokens=ANSWER, previous_response_id=self.last["id"], **more)
+        return {**t, "cpu_ms": 1000 * (cpu_seconds(d) - cpu)}
 
     def measure_warm(self, with_cold):
         """The same turn where the last one has just been answered; without the cache too."""
         d = self.b.start(self.copy(True), *self.b.options.flags)
         respond(d, self.text, max_output_tokens=ANSWER, previous_response_id=self.before["id"])
         wait_written(d)
+        time.sleep(self.b.options.settle)  # a busy machine treats who has rested otherwise
         self.warm.append(self.turn(d))
         if with_cold:
             d.until_idle()
@@ -275,8 +278,9 @@ class Restart:
 
 def parts_of(turns):
     """Where the time went, medians in milliseconds."""
-    names = {"queue_ms": "queued", "prefill_ms": "to the first token", "restore_ms": "of it restore"}
+    names = {"queue_ms": "queued", "prefill_ms": "to the first token", "restore_ms": "restore"}
     v = [f"{n} {median([t['timings'][k] for t in turns]):.1f}" for k, n in names.items()]
+    v.append(f"CPU {median([t['cpu_ms'] for t in turns]):.0f}")
     v.append(f"{median([t['cache']['computed'] for t in turns]):.0f} computed")
     return ", ".join(v)
 
@@ -434,7 +438,7 @@ def main():
     p.add_argument("--reps", type=numbers, default=[9, 7], help="restarts, for each history")
     p.add_argument("--cold", type=numbers, default=[5, 2], help="of these, followed by a cold turn")
     p.add_argument("--settle", type=float, default=2, metavar="SECONDS",
-                   help="from the daemon being ready to the turn (default: %(default)s)")
+                   help="for which the daemon rests before the turn (default: %(default)s)")
     p.add_argument("--unique", type=int, default=320, metavar="TOKENS")
     p.add_argument("--pairs", type=int, default=20)
     p.add_argument("--seed", type=int, default=1)
