@@ -40,7 +40,8 @@ const struct memory_weights memory_weights_default = {
     .question = 0.2,
     .recent = 0.05,
     .meaning = 0.6,
-    .meaning_floor = 0.15,
+    .meaning_floor = 1,
+    .meaning_sure = 3,
     .meaning_before = 0.3,
     .meaning_after = 0.4,
 };

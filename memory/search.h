@@ -52,9 +52,10 @@ struct memory_weights {
     double time;       /* more for messages that tell a time, when the query asks for one */
     double question;   /* less for messages that only ask */
     double recent;     /* more for the newest, halving every 30 days */
-    /* Vectors (memory/vectors.h): what their list counts beside that of the words; what a
-     * message's cosine must be above to count at all, and to give its neighbours a share. */
-    double meaning, meaning_floor;
+    /* Vectors (memory/vectors.h): what their list counts beside that of the words; how many
+     * deviations above the mean a message's cosine must be to count at all and to give its
+     * neighbours a share, and how many to be a hit by meaning for sure. */
+    double meaning, meaning_floor, meaning_sure;
     double meaning_before, meaning_after;
 };
 

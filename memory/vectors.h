@@ -66,6 +66,7 @@ int memory_vectors_add(struct memory *m, const struct vectors_made *v, size_t n,
  */
 struct vectors_hits {
     struct memory_ranked v[VECTORS_BEST];
+    bool is_sure[VECTORS_BEST]; /* by its own cosine */
     size_t n;
 };
 int memory_vectors_search(struct memory *m, const struct memory_query *q, const float *vector,

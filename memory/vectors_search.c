@@ -5,12 +5,13 @@
  *                  ─► a heap of the best ─► parts of a message made one, the best of them
  *                  ─► + before × what the message after it has, + after × what the one before has
  *
- * A cosine's zero says nothing (two sentences of one language have 0.1 in common), so a neighbour
- * gives a share of what it has above the floor (struct memory_weights), and who is below it, all
- * shares added, is no hit.
+ * A cosine's zero says nothing, and models differ (two sentences that have nothing in common: 0.07
+ * of one, 0.7 of another), so what is near is told by the mean and deviation of all cosines of the
+ * search; of a few only, by what is usual. Below the floor (struct memory_weights) is no hit.
  */
 #include "memory/vectors.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/blas.h"
@@ -21,6 +22,11 @@
 #define HEAP 512       /* parts that are looked at closely */
 #define LOAD_ROWS 20000
 #define LIST_MAX 100 /* of each list that is merged */
+
+/* What is usual, and how many rows that counts for. */
+#define USUAL_MEAN 0.07
+#define USUAL_DEVIATION 0.09
+#define USUAL_ROWS 20
 
 struct near {
     int64_t message, parent;
@@ -38,6 +44,8 @@ struct search {
     size_t n_block;
     struct near *heap;   /* [HEAP], the worst first */
     size_t n;
+    double n_all, sum, squares; /* of all cosines */
+    double floor;
 };
 
 static bool has_row(const int64_t *rows, size_t n, int64_t row)
@@ -105,6 +113,9 @@ static void score_block(struct search *s)
     for (size_t i = 0; i < s->n_block; i++) {
         const struct vector_row *row = &s->v->rows[s->at[i]];
         const double score = (double)y[i] * (double)row->scale;
+        s->n_all++;
+        s->sum += score;
+        s->squares += score * score;
         keep(s, &(struct near){row->message, row->parent, score, score});
     }
     s->n_block = 0;
@@ -156,7 +167,17 @@ static void merge_parts(struct search *s)
 
 static double above_floor(const struct search *s, const struct near *n)
 {
-    return n->own > s->w->meaning_floor ? n->own - s->w->meaning_floor : 0;
+    return n->own > s->floor ? n->own - s->floor : 0;
+}
+
+/* So many deviations above the mean. */
+static double above_mean(const struct search *s, double n_deviations)
+{
+    const double usual = USUAL_MEAN * USUAL_MEAN + USUAL_DEVIATION * USUAL_DEVIATION;
+    const double n = s->n_all + USUAL_ROWS;
+    const double mean = (s->sum + USUAL_ROWS * USUAL_MEAN) / n;
+    const double variance = (s->squares + USUAL_ROWS * usual) / n - mean * mean;
+    return mean + n_deviations * sqrt(variance > 0 ? variance : 0);
 }
 
 static void share_with_neighbours(struct search *s)
@@ -205,12 +226,16 @@ int memory_vectors_search(struct memory *m, const struct memory_query *q, const 
     if (s.block && s.heap) {
         score_all(&s);
         merge_parts(&s);
+        s.floor = above_mean(&s, s.w->meaning_floor);
         share_with_neighbours(&s);
         qsort(s.heap, s.n, sizeof *s.heap, by_score);
         if (max > VECTORS_BEST)
             max = VECTORS_BEST;
-        for (size_t i = 0; i < s.n && i < max && s.heap[i].score > s.w->meaning_floor; i++)
+        const double sure = above_mean(&s, s.w->meaning_sure);
+        for (size_t i = 0; i < s.n && i < max && s.heap[i].score > s.floor; i++) {
+            ret->is_sure[ret->n] = s.heap[i].own >= sure;
             ret->v[ret->n++] = (struct memory_ranked){s.heap[i].message, s.heap[i].score};
+        }
     } else {
         rc = ERR_NOMEM;
     }
@@ -229,12 +254,20 @@ static unsigned why_by_words(const struct memory_hits *words, int64_t row)
     return 0;
 }
 
-static bool is_near(const struct vectors_hits *near, int64_t row)
+static unsigned why_by_meaning(const struct vectors_hits *near, int64_t row)
 {
     for (size_t i = 0; i < near->n; i++)
         if (near->v[i].row == row)
-            return true;
-    return false;
+            return near->is_sure[i] ? MEMORY_WHY_MEANING : MEMORY_WHY_NEIGHBOUR;
+    return 0;
+}
+
+/* By words' reasons, by meaning, and by neither alone: then it stands beside one that is. */
+static unsigned why_by_both(const struct memory_hits *words, const struct vectors_hits *near,
+                            int64_t row)
+{
+    const unsigned by_words = why_by_words(words, row), by_meaning = why_by_meaning(near, row);
+    return by_meaning == MEMORY_WHY_NEIGHBOUR && by_words ? by_words : by_words | by_meaning;
 }
 
 int memory_recall_both(struct memory *m, const struct memory_query *q, const float *vector,
@@ -265,8 +298,7 @@ int memory_recall_both(struct memory *m, const struct memory_query *q, const flo
     if (rc < 0)
         return rc;
     for (size_t i = 0; i < both.n; i++)
-        both.v[i].why = why_by_words(&words, both.v[i].row) |
-                        (is_near(&near, both.v[i].row) ? MEMORY_WHY_MEANING : 0);
+        both.v[i].why = why_by_both(&words, &near, both.v[i].row);
     both.is_partial = both.is_partial || m->vectors->todo > 0 || m->vectors->n_fresh > 0;
     *ret = both;
     return 0;

@@ -263,7 +263,7 @@ static void ablate(struct bench *b)
         PART(meaning, 1),          PART(meaning, 1.5),        PART(meaning_before, 0),
         PART(meaning_before, 0.15), PART(meaning_before, 0.5), PART(meaning_after, 0),
         PART(meaning_after, 0.2),  PART(meaning_after, 0.6),  PART(meaning_floor, 0),
-        PART(meaning_floor, 0.1),  PART(meaning_floor, 0.2), PART(meaning_floor, 0.3),
+        PART(meaning_floor, 0.5),  PART(meaning_floor, 1.5), PART(meaning_floor, 2),
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         struct memory_weights w = memory_weights_default;
