@@ -94,7 +94,7 @@ static int add_facts(struct head *d, int max_tokens, int *ret_tokens, struct err
     buf_init(&text, HEAD_BYTES_MAX);
     for (int i = 0; i < TRIES && bytes > 0; i++) {
         buf_clear(&text);
-        if ((rc = facts_merge(&all, NULL, bytes, d->a, &some, e)))
+        if ((rc = facts_shorten(&all, bytes, d->a, &some, e)))
             break;
         buf_str(&text, FACTS_HEAD);
         facts_compose(&some, &text);

@@ -98,6 +98,11 @@ int facts_extract(const struct said *v, size_t n, struct arena *a, struct facts 
 int facts_merge(const struct facts *old, const struct facts *newer, size_t max_bytes,
                 struct arena *a, struct facts *ret, struct err *e) MUST_USE;
 
+/* Of a list that facts_merge has made, what composes to at most max_bytes: what merging it with
+ * nothing would keep, in less time. Borrows from `all`. ERR_NOMEM. */
+int facts_shorten(const struct facts *all, size_t max_bytes, struct arena *a, struct facts *ret,
+                  struct err *e) MUST_USE;
+
 /*
  * Appends the list as the model reads it: the user's facts, then the assistant's, in the order of
  * time, under a line that names the speaker. Nothing for an empty list.

@@ -254,6 +254,29 @@ static void drop_outdated(struct facts_list *l, struct keyed *scratch)
 
 /* ---- what is said elsewhere ---- */
 
+/* Which pairs of neighbouring bytes a text has, hashed: a text that lacks one of a value's can't
+ * hold the value. */
+struct sieve {
+    uint64_t bits[4];
+};
+
+static void sieve_add(struct sieve *to, const char *s, size_t n)
+{
+    for (size_t i = 1; i < n; i++) {
+        const unsigned pair = (unsigned char)s[i - 1] * 31u + (unsigned char)s[i] * 7u;
+        const unsigned at = (pair ^ pair >> 5) & 255u;
+        to->bits[at / 64] |= 1ull << at % 64;
+    }
+}
+
+static bool sieve_holds(const struct sieve *all, const struct sieve *some)
+{
+    for (int i = 0; i < 4; i++)
+        if (some->bits[i] & ~all->bits[i])
+            return false;
+    return true;
+}
+
 /* All exact values of f are in other's text, which is heavier (or as heavy and older). */
 static bool is_within(const struct fact *f, const struct value *v, size_t n,
                       const struct fact *other)
@@ -267,18 +290,27 @@ static bool is_within(const struct fact *f, const struct value *v, size_t n,
     return true;
 }
 
-/* "Can you look at INC-4471 again" tells nothing beside "the incident is INC-4471". */
-static void drop_repeats(struct facts_list *l)
+/* "Can you look at INC-4471 again" tells nothing beside "the incident is INC-4471". sieves: [l->n]
+ */
+static void drop_repeats(struct facts_list *l, struct sieve *sieves)
 {
+    for (size_t i = 0; i < l->n; i++) {
+        sieves[i] = (struct sieve){{0}};
+        if (l->v[i].text)
+            sieve_add(&sieves[i], l->v[i].text, l->v[i].n_text);
+    }
     for (size_t i = 0; i < l->n; i++) {
         struct fact *f = &l->v[i];
         struct value v[CLAUSE_VALUES_MAX];
+        struct sieve own = {{0}};
         if (!f->text || f->n_pairs || f->kind < FACT_IDENTIFIER)
             continue;
         size_t n = values_find(f->text, f->n_text, v, CLAUSE_VALUES_MAX);
         bool is_gone = false;
+        for (size_t k = 0; k < n; k++)
+            sieve_add(&own, f->text + v[k].at, v[k].n);
         for (size_t k = 0; n && k < l->n && !is_gone; k++)
-            is_gone = is_within(f, v, n, &l->v[k]);
+            is_gone = sieve_holds(&sieves[k], &own) && is_within(f, v, n, &l->v[k]);
         if (is_gone)
             drop(f);
     }
@@ -354,19 +386,21 @@ static int settle(struct facts_list *l, size_t max_bytes, bool is_last)
     size_t n = l->n * FACT_PAIRS_MAX + 1;
     struct keyed *scratch = malloc(n * sizeof *scratch);
     struct ranked *order = malloc((l->n + 1) * sizeof *order);
-    if (scratch && order) {
+    struct sieve *sieves = malloc((l->n + 1) * sizeof *sieves);
+    if (scratch && order && sieves) {
         drop_equals(l, scratch);
         drop_outdated(l, scratch);
         if (is_last)
-            drop_repeats(l);
+            drop_repeats(l, sieves);
         compact(l);
         rank(l, order);
         fit(l, max_bytes, order);
         compact(l);
     }
-    int error = scratch && order ? 0 : ERR_NOMEM;
+    int error = scratch && order && sieves ? 0 : ERR_NOMEM;
     free(scratch);
     free(order);
+    free(sieves);
     return error;
 }
 
@@ -413,6 +447,25 @@ int facts_list_take(struct facts_list *l, size_t max_bytes, struct arena *a, str
         f->text = copy;
     }
     *ret = out;
+    return 0;
+}
+
+int facts_shorten(const struct facts *all, size_t max_bytes, struct arena *a, struct facts *ret,
+                  struct err *e)
+{
+    struct facts_list list = {arena_array(a, all->n + 1, sizeof *list.v), all->n, all->n};
+    struct ranked *order = malloc((all->n + 1) * sizeof *order);
+    if (!list.v || !order) {
+        free(order);
+        return err_set(e, ERR_NOMEM, "no memory to choose facts");
+    }
+    if (all->n > 0)
+        memcpy(list.v, all->v, all->n * sizeof *list.v);
+    rank(&list, order);
+    fit(&list, max_bytes, order);
+    compact(&list);
+    free(order);
+    *ret = (struct facts){list.v, list.n};
     return 0;
 }
 

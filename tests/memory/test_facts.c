@@ -562,13 +562,18 @@ static void merging_again_changes_nothing_and_more_room_keeps_more(void **state)
         struct facts all = extract(&a, &m, 1);
         struct facts some = merge(&a, &all, NULL, budget), again = merge(&a, &some, NULL, budget),
                      more = merge(&a, &all, NULL, budget + 200);
-        char *x = composed(&some), *y = composed(&again);
+        struct facts merged = merge(&a, &all, NULL, SIZE_MAX), shorter;
+        struct err e;
+        assert_int_equal(facts_shorten(&merged, budget, &a, &shorter, &e), 0);
+        char *x = composed(&some), *y = composed(&again), *z = composed(&shorter);
         assert_string_equal(x, y);
+        assert_string_equal(x, z);
         assert_true(strlen(x) <= budget);
         for (size_t i = 0; i < some.n; i++)
             assert_true(is_in_list(&more, &some.v[i]));
         free(x);
         free(y);
+        free(z);
         arena_done(&a);
     }
 }
