@@ -1,9 +1,9 @@
 /*
  * Cuts made ahead, while nobody waits. History thread.
  *
- *     an answer is stored ─ would the next typical turn fit? ─ no ─► summary ─► cut ─► warm ─► ready
- *                                                                    (model)  stored   (reads the
- *                                                                                      new prefix)
+ *     an answer is stored ─ would the next typical turn fit? ─no─► summary ─► cut ─► warm ─► ready
+ *                                                                  (model)  stored   (reads the
+ *                                                                                    new prefix)
  *
  * Summary and warming are background turns (daemon/turn.h): each live turn goes before them, and
  * the window in force stays the old one until the new one is warm. A turn that comes earlier and

@@ -4,8 +4,8 @@
  *      GET  context         the prompt of the newest turn, its answer last:
  *                           {"object", "limit", "used", "reserve", "strategy", "cut", "items":
  *                            [{"kind", "role", "message", "text", "tokens"}]}
- *      GET  context?next=1  the window for the next turn: one that is being made ready, or the one in
- *                           force
+ *      GET  context?next=1  the window for the next turn: one that is being made ready, or the one
+ *                           in force
  *      POST context         {"strategy": NAME | null}: the conversation's own, or the daemon's
  *      POST cut             {["strategy"], ["target": TOKENS]}: cuts now
  *      GET  summary         {"summary", "facts", "tokens": {…}} of the cut in force
@@ -319,8 +319,8 @@ static int cut_now(struct call *k, struct http_error *ret)
         rc = load(k, 0, ret);
     if (rc)
         return rc;
-    struct turn_receipt receipt = {.before = k->t->window.n ? (int)k->t->window.starts[k->t->window.n]
-                                                            : 0};
+    const struct turn_window *w = &k->t->window;
+    struct turn_receipt receipt = {.before = w->n > 0 ? (int)w->starts[w->n] : 0};
     receipt.after = receipt.before;
     request.t = k->t;
     rc = k->t->window.n > 0 ? context_cut_make(&request, &cut, ret) : ERR_NOTFOUND;
@@ -483,8 +483,8 @@ static int edit_summary(struct call *k, struct http_error *ret)
         memory_cut_by_row(k->h->memory, cut.row, &cut, &k->arena, &e))
         return items_error(ret, &e, "conversation_id");
     reply_summary(k, &cut,
-                  "the next turn reads what is new at the window's end; it moves to the head at the "
-                  "next cut");
+                  "the next turn reads what is new at the window's end; it moves to the head at "
+                  "the next cut");
     return HANDLED;
 }
 

@@ -171,7 +171,7 @@ static bool is_message(const struct plan_item *item)
     return item->kind == PLAN_USER || item->kind == PLAN_ASSISTANT;
 }
 
-/* The first stored message of the turns that stay; without one the anchor, which then leaves too. */
+/* The first stored message of the turns that stay; without one the anchor, which leaves too. */
 static int64_t first_of(struct cutting *k, size_t *ret_item)
 {
     const struct turn_window *w = &k->c->t->window;

@@ -41,8 +41,8 @@ int prepare_check_text(const struct history *h, const char *what, const char *te
 int prepare_render(struct history *h, struct turn *t, struct http_error *ret_error) MUST_USE;
 /* prepare_render, then prepare_fit. */
 int prepare_prompt(struct history *h, struct turn *t, struct http_error *ret_error) MUST_USE;
-/* Of the rendered window, what the turn before this one had, its answer included: all that stands up
- * to the last answer. Tokens. */
+/* Of the rendered window, what the turn before this one had, its answer included: all that stands
+ * up to the last answer's end. Tokens. */
 int prepare_prefix(const struct history *h, const struct turn *t);
 /* A prompt fits when it has 1 … ctx − 1 tokens: else 400 context_length_exceeded with the counts.
  * Clamps max_tokens, writes the receipt. */

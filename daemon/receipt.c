@@ -126,9 +126,9 @@ static void compare(const struct context *c, const struct turn *old)
         r->before = r->used + all - (int)t->window.starts[t->window.n - c->n_inputs];
 }
 
-/* Whether the newest reply above this turn's messages was read under another cut: nobody was told of
- * this one yet. An answer that has no account was imported, or the daemon was killed while it came:
- * the reply before it counts. */
+/* Whether the newest reply above this turn's messages was read under another cut: nobody was told
+ * of this one yet. An answer that has no account was imported, or the daemon was killed while it
+ * came: the reply before it counts. */
 static bool is_news(const struct context *c, int64_t *ret_before)
 {
     struct memory_message m = {.parent = c->tip};

@@ -19,7 +19,8 @@ FACTS = {
         ("Our logs go to the bucket s3://acme-prod-logs.", "s3://acme-prod-logs",
          "Where do the logs go?"),
         ("The launch is on 14 March 2026.", "14 March 2026", "When is the launch?"),
-        ("Maria Schmidt from finance has to approve it.", "Maria Schmidt", "Who has to approve it?"),
+        ("Maria Schmidt from finance has to approve it.", "Maria Schmidt",
+         "Who has to approve it?"),
         ("The service listens on port 8443.", "8443", "On which port does the service listen?"),
         ("We're running version 2.3.1 in production.", "2.3.1", "Which version are we running?"),
         ("The budget for this is $12,500.", "$12,500", "How much is the budget?"),
@@ -53,8 +54,8 @@ def filler(language):
 
 
 def merges(text, n):
-    """Byte-pair merges learned from the text, most frequent first, as a script wants them: so that a
-    token is a few letters, as a real model's, and a window of 1,024 holds what theirs does.
+    """Byte-pair merges learned from the text, most frequent first, as a script wants them: so that
+    a token is a few letters, as a real model's, and a window of 1,024 holds what theirs does.
     """
     words = collections.Counter(re.findall(r"\s?\w+|[^\w\s]+|\s+", text))
     split = {w: [bytes([b]) for b in w.encode()] for w in words}

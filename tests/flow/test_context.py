@@ -1,5 +1,5 @@
-"""What stays in the prompt when a conversation outgrows its window: a fact from its beginning, eight
-exact values, and how little is read again. Windows of 1,024 tokens, English and Chinese.
+"""What stays in the prompt when a conversation outgrows its window: a fact from its beginning,
+eight exact values, and how little is read again. Windows of 1,024 tokens, English and Chinese.
 """
 
 import unittest

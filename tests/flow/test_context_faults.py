@@ -1,5 +1,5 @@
-"""What goes wrong with cuts, and the chat goes on: killed between a summary and its cut, a model that
-summarises badly, a damaged index, deletions while a cut is on its way, stops, branches.
+"""What goes wrong with cuts, and the chat goes on: killed between a summary and its cut, a model
+that summarises badly, a damaged index, deletions while a cut is on its way, stops, branches.
 """
 
 import os
@@ -39,7 +39,8 @@ def until_cut(t, begin=0):
 
 def cuts(d):
     """[(state, summary)] as stored."""
-    with sqlite3.connect(f"file:{os.path.join(d.folder, 'state/history.db')}?mode=ro", uri=True) as c:
+    path = os.path.join(d.folder, "state/history.db")
+    with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as c:
         return c.execute("SELECT state, summary FROM cut ORDER BY row").fetchall()
 
 
@@ -233,7 +234,8 @@ class Branches(unittest.TestCase):
             base = [t.say(line) for line in lines[:4]][-1]
 
             def go_on(r, text):
-                status, r = d.post("/v1/responses", {"previous_response_id": r["id"], "input": text})
+                body = {"previous_response_id": r["id"], "input": text}
+                status, r = d.post("/v1/responses", body)
                 self.assertEqual(status, 200, r)
                 return r
 

@@ -1,5 +1,5 @@
-"""Receipts tell the truth: what they list is what left the window, once, whoever made the cut; their
-counts are those of the prompt; replies that were cancelled or failed have one, too.
+"""Receipts tell the truth: what they list is what left the window, once, whoever made the cut;
+their counts are those of the prompt; replies that were cancelled or failed have one, too.
 """
 
 import json

@@ -16,7 +16,7 @@
  *      "chat_template": "…",            "": none; absent: ChatML with the default system prompt
  *                                       "You follow a script."
  *      "vocab": ["piece", …],           tokens to have, whatever the rules say (vocab.h)
- *      "merges": ["6162 63", …],        byte pairs in hex that text encodes to as one, in this order
+ *      "merges": ["6162 63", …],        bytes in hex that text encodes to as one, in this order
  *      "rules": [{…}, …],               the first whose words are in the last user message speaks
  *      "default": {…}}                  else this one; absent: an empty answer
  *

@@ -1,14 +1,14 @@
 #!/usr/bin/python3
 """Needle in a haystack: is a sentence from a long history in the prompt when it is asked for?
 
-    tests/bench/needle/needle.py [--ctx 4096] [--tokens 30000] [--depths 11] [--answers] [--plot FILE.svg]
+    needle.py [--ctx 4096] [--tokens 30000] [--depths 11] [--answers] [--plot FILE.svg]
 
 A history of --tokens tokens (tests/memory/filler_en.txt, varied) is imported with one sentence in
 it at depths from 0 to 100 %, and asked for in a window of --ctx tokens, under each strategy. The
-table says whether the sentence is in the prompt (x) and, with --answers and a model that can, whether
-the answer has its value (o). --plot draws it, depth by strategy. Needs build/ and a model: HEARTH_BUILD
-and HEARTH_MODEL as for the tests. It measures, and asserts nothing; exit code 1: under auto a depth
-is missing.
+table says whether the sentence is in the prompt (x) and, with --answers and a model that can,
+whether the answer has its value (o). --plot draws it, depth by strategy. Needs build/ and a model:
+HEARTH_BUILD and HEARTH_MODEL as for the tests, HEARTH_PATIENCE=600 on a busy machine. It measures,
+and asserts nothing; exit code 1: under auto a depth is missing.
 """
 
 import argparse
