@@ -12,8 +12,8 @@
 #define FWD_ROWS 48
 /* Columns of a work item, at most: 4 groups. */
 #define FWD_GROUPS 4
-/* Queries (rows × heads of one KV head) of an attention tile: at most, about, and when there are too
- * few tiles for the threads. */
+/* Queries (rows × heads of one KV head) of an attention tile: at most, about, and when there are
+ * too few tiles for the threads. */
 #define FWD_QUERIES 96
 #define FWD_QUERIES_MIN 24
 

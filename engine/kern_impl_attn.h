@@ -15,8 +15,8 @@
 #define ATTN_MASKED (-3e38f)
 
 /*
- * y[r][0, 16 · wide) = y[r] · scale[r] (or 0) + Σ_k a[r][k] · b[k][…], one chain over k. b is F16 or
- * F32, rows ≤ 3, wide = 1 or 2 vectors. Rows of `ahead`, which lie as b's, are fetched meanwhile
+ * y[r][0, 16 · wide) = y[r] · scale[r] (or 0) + Σ_k a[r][k] · b[k][…], one chain over k. b is F16
+ * or F32, rows ≤ 3, wide = 1 or 2 vectors. Rows of `ahead`, which lie as b's, are fetched meanwhile
  * when b is F16.
  */
 struct strip {
@@ -85,11 +85,11 @@ V_FN void strip_run(const struct strip *s, const int rows, const int wide, const
             strip_run(s, 1, wide, is_f16, from_y);                                                 \
     } while (0)
 
-static __attribute__((noinline)) void strip_scores_f16(const struct strip *s, int rows)
+V_OUT void strip_scores_f16(const struct strip *s, int rows)
 {
     STRIP_CASES(s, 1, 0, 2);
 }
-static __attribute__((noinline)) void strip_scores_f32(const struct strip *s, int rows)
+V_OUT void strip_scores_f32(const struct strip *s, int rows)
 {
     STRIP_CASES(s, 0, 0, 2);
 }
@@ -107,11 +107,11 @@ static __attribute__((noinline)) void strip_scores_f32(const struct strip *s, in
             STRIP_CASES(&t, is_f16, 1, 1);                                                         \
     } while (0)
 
-static __attribute__((noinline)) void strip_values_f16(const struct strip *s, int dim, int rows)
+V_OUT void strip_values_f16(const struct strip *s, int dim, int rows)
 {
     STRIP_ALONG(1, 2);
 }
-static __attribute__((noinline)) void strip_values_f32(const struct strip *s, int dim, int rows)
+V_OUT void strip_values_f32(const struct strip *s, int dim, int rows)
 {
     STRIP_ALONG(0, 4);
 }
@@ -145,7 +145,7 @@ V_FN float attn_weights(float *s, float high)
  * Scores → weights of n queries, in place, their m and l, and in c the factors of their acc. In
  * steps, each over all queries, since the chain of one query alone (maximum, exp, sum) is long.
  */
-static __attribute__((noinline)) void attn_softmax(const struct attn_span *a, int pos0, int q0, int n, float *s, float *c)
+V_OUT void attn_softmax(const struct attn_span *a, int pos0, int q0, int n, float *s, float *c)
 {
     float high[ATTN_CHUNK];
     for (int i = 0; i < n; i++) {
@@ -165,7 +165,7 @@ static __attribute__((noinline)) void attn_softmax(const struct attn_span *a, in
 }
 
 /* Queries q0 … end − 1, at most ATTN_CHUNK, against block j, expanded into the scratch. */
-static __attribute__((noinline)) void attn_queries(const struct attn_span *a, int j, int q0, int end)
+V_OUT void attn_queries(const struct attn_span *a, int j, int q0, int end)
 {
     const size_t dim = (size_t)a->head_dim;
     float s[ATTN_CHUNK * 32], c[ATTN_CHUNK];
@@ -186,7 +186,7 @@ static __attribute__((noinline)) void attn_queries(const struct attn_span *a, in
 }
 
 /* Block after block, each expanded to F32 once instead of in every strip. */
-static __attribute__((noinline)) void attn_many(const struct attn_span *a)
+V_OUT void attn_many(const struct attn_span *a)
 {
     const size_t half = 32 * (size_t)a->head_dim;
     for (int i = 0; i < a->n_q; i++)
@@ -220,7 +220,7 @@ struct attn_few {
     float c[ATTN_BLOCKS][16];
 };
 
-static __attribute__((noinline)) void attn_few_scores(const struct attn_span *a, struct attn_few *w)
+V_OUT void attn_few_scores(const struct attn_span *a, struct attn_few *w)
 {
     const size_t dim = (size_t)a->head_dim;
     struct strip t = {.lda = dim, .ldb = 32, .n_k = a->head_dim, .ldy = ATTN_SEEN};
@@ -236,7 +236,7 @@ static __attribute__((noinline)) void attn_few_scores(const struct attn_span *a,
     }
 }
 
-static __attribute__((noinline)) void attn_few_softmax(const struct attn_span *a, struct attn_few *w, int q)
+V_OUT void attn_few_softmax(const struct attn_span *a, struct attn_few *w, int q)
 {
     float high[ATTN_BLOCKS], c[16] = {0}, m = ATTN_EMPTY, l = 0;
     for (int j = 0; j < a->n_blocks; j++) {
@@ -254,7 +254,7 @@ static __attribute__((noinline)) void attn_few_softmax(const struct attn_span *a
     a->l[q] = l;
 }
 
-static __attribute__((noinline)) void attn_few_values(const struct attn_span *a, const struct attn_few *w)
+V_OUT void attn_few_values(const struct attn_span *a, const struct attn_few *w)
 {
     const size_t dim = (size_t)a->head_dim;
     struct strip t = {.lda = ATTN_SEEN, .ldb = dim, .n_k = 32, .ldy = dim};

@@ -183,8 +183,8 @@ V_FN void tile_k16(const struct tile *t, const int rows)
 /* How far ahead of its use a stream of weights is fetched. */
 #define AHEAD_BYTES 2048
 
-/* What tile i of n of a group fetches beside its work: with several tiles a share of the next group,
- * else what comes a little later in the stream. */
+/* What tile i of n of a group fetches beside its work: with several tiles a share of the next
+ * group, else what comes a little later in the stream. */
 V_FN void tile_plan(struct tile *t, int i, int n, const uint8_t *next, int lines)
 {
     const int share = (lines + n - 1) / n;

@@ -10,6 +10,8 @@
 #include <string.h>
 
 #define V_FN static inline __attribute__((always_inline))
+/* A function of its own: its registers are looked at by tests/engine/math/spills.py. */
+#define V_OUT static __attribute__((noinline))
 
 typedef struct {
     __m256 a, b;
@@ -254,7 +256,7 @@ V_FN void v_block_u4(const uint8_t *w, const int8_t *x, size_t ldx, const int ro
     *s2 = (v16i){_mm256_madd_epi16(a2, ones), _mm256_madd_epi16(b2, ones)};
 }
 
-/* acc (32 bits) += w · x of 4 k, pairs of them times the pairs of `by`: |w| times x with w's sign */
+/* acc (32 bits) += w · x of 4 k, pairs of them times those of `by`: |w| times x with w's sign */
 #define VX_MAC8(acc, w, aw, x, by)                                                              \
     do {                                                                                        \
         acc = _mm256_add_epi32(                                                                 \
@@ -262,7 +264,8 @@ V_FN void v_block_u4(const uint8_t *w, const int8_t *x, size_t ldx, const int ro
         V_KEEP(acc);                                                                            \
     } while (0)
 
-/* k 4j … 4j + 3 of a block of signed 8 bits into a_r and b_r, columns 0–7 times ya, 8–15 times yb. */
+/* k 4j … 4j + 3 of a block of signed 8 bits into a_r and b_r, columns 0–7 times ya, 8–15 times yb.
+ */
 #define VX_STEP8(j, ya, yb)                                                                     \
     do {                                                                                        \
         __m256i wa = vx_bytes(w + 64 * (j)), wb = vx_bytes(w + 64 * (j) + 32),                  \

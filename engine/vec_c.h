@@ -15,6 +15,8 @@
 /* Functions, not inlined ones: as the reference this body needs no speed, and inlining sixteen
  * lanes everywhere costs the compiler forty times the time (46 s against 1.7 s a file). */
 #define V_FN static __attribute__((noinline, unused))
+/* A function of its own: its registers are looked at by tests/engine/math/spills.py. */
+#define V_OUT static __attribute__((noinline))
 
 typedef struct {
     float v[16];

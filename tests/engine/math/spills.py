@@ -1,8 +1,9 @@
 """The hot functions of the AVX2 kernels keep their vectors in registers.
 
-A spilled accumulator costs little once for each block of 32, and half the speed inside a loop over k: attention of few
-queries ran at 12.6 GB/s with one and at 19.9 without. So the loops whose tiles just fit sixteen registers may have no
-vector access to the stack at all; the others have a ceiling, which is what they had when they were last looked at.
+A spilled accumulator costs little once for each block of 32, and half the speed inside a loop over
+k: attention of few queries ran at 12.6 GB/s with one and at 19.9 without. So the loops whose tiles
+just fit sixteen registers may have no vector access to the stack at all; the others have a ceiling,
+which is what they had when they were last looked at.
 
     spills.py OBJDUMP OBJECT
 
@@ -20,7 +21,7 @@ CEILINGS = {
     'gemm_s8_d': 0,
     'gemm_s8_dm': 0,
     'attn_queries': 2,
-    # The float accumulators of three rows, stored and loaded once a block; nothing inside the products.
+    # The float accumulators of three rows, once a block; nothing inside the products.
     'gemm_u4_d': 20,
     'gemm_u4_dm': 20,
     'gemm_u4_k': 36,
@@ -32,9 +33,13 @@ FUNCTION = re.compile(r'^[0-9a-f]+ <([^>]+)>:')
 STACK = re.compile(r'%ymm.*\(%r[sb]p\)|\(%r[sb]p\).*%ymm')
 
 
+def output(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
 def accesses(objdump, path):
-    """Vector accesses to the stack, by function (parts that gcc split off count with their function)."""
-    text = subprocess.run([objdump, '-d', '--no-show-raw-insn', path], check=True, capture_output=True, text=True).stdout
+    """Vector accesses to the stack, by function (a part that gcc split off counts with its own)."""
+    text = output(objdump, '-d', '--no-show-raw-insn', path)
     counts, name = {}, None
     for line in text.splitlines():
         head = FUNCTION.match(line)
@@ -51,7 +56,7 @@ def main():
     if not objdump:
         print('skipped: no objdump here')
         return 77
-    comment = subprocess.run([objdump, '-s', '-j', '.comment', path], capture_output=True, text=True).stdout
+    comment = output(objdump, '-s', '-j', '.comment', path)
     if 'GCC' not in ''.join(line[-16:] for line in comment.splitlines()):
         print('skipped: not compiled by gcc')
         return 77
