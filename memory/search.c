@@ -41,7 +41,7 @@ const struct memory_weights memory_weights_default = {
     .recent = 0.05,
     .meaning = 0.6,
     .meaning_floor = 1,
-    .meaning_sure = 3,
+    .meaning_sure = 2.5,
     .meaning_before = 0.3,
     .meaning_after = 0.4,
 };

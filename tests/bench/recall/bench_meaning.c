@@ -6,7 +6,7 @@
  *     tests/bench/recall/bench_meaning MODEL.gguf FILE.jsonl…   the talks of generate.py, or others
  *     tests/bench/recall/bench_meaning --size N DIM             a search among N vectors
  *
- * ABLATE=1: with each weight changed in turn.
+ * ABLATE=1: with each weight changed in turn. DUMP=1: each question's lists.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -251,6 +251,37 @@ static void say(struct bench *b, const char *name, enum how how, const struct me
     fflush(stdout);
 }
 
+/* For trying out other ways to merge: a question's evidence and both lists, a line of JSON. */
+static void dump(struct bench *b)
+{
+    for (int i = 0; i < b->n_questions; i++) {
+        const struct question *q = &b->questions[i];
+        struct memory_query query = {.owner = OWNER,
+                                     .conversation = q->conversation,
+                                     .text = q->text,
+                                     .n_text = strlen(q->text),
+                                     .limit = SEARCH_LIMIT_MAX};
+        struct memory_hits hits;
+        struct vectors_hits near;
+        struct err e = {0};
+        struct arena a;
+        arena_init(&a, SIZE_MAX);
+        check(memory_recall(b->m, &query, &hits, &a, &e), &e);
+        check(memory_vectors_search(b->m, &query, q->vector, 100, &near), &e);
+        printf("{\"evidence\":[");
+        for (int k = 0; k < q->n_evidence; k++)
+            printf(k ? ",%lld" : "%lld", (long long)q->evidence[k]);
+        printf("],\"words\":[");
+        for (size_t k = 0; k < hits.n; k++)
+            printf("%s[%lld,%.4f]", k ? "," : "", (long long)hits.v[k].row, hits.v[k].score);
+        printf("],\"meaning\":[");
+        for (size_t k = 0; k < near.n; k++)
+            printf("%s[%lld,%.4f]", k ? "," : "", (long long)near.v[k].row, near.v[k].score);
+        printf("]}\n");
+        arena_done(&a);
+    }
+}
+
 static void ablate(struct bench *b)
 {
     static const struct {
@@ -291,6 +322,8 @@ static void report(struct bench *b, const char *file)
     say(b, "by both", BY_BOTH, NULL);
     if (getenv("ABLATE"))
         ablate(b);
+    if (getenv("DUMP"))
+        dump(b);
     memory_close(b->m);
 }
 
