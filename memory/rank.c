@@ -37,11 +37,13 @@ int64_t memory_recall_merge(const struct memory_list *lists, size_t n_lists,
         n_all <= SIZE_MAX / sizeof(*all) ? sys.malloc(n_all * sizeof(*all)) : NULL;
     if (!all)
         return -1;
-    for (size_t i = 0; i < n_lists; i++)
+    for (size_t i = 0; i < n_lists; i++) {
+        const double offset = lists[i].offset > 0 ? lists[i].offset : RANK_OFFSET;
         for (size_t k = 0; k < lists[i].n; k++)
             all[n++] =
                 (struct memory_ranked){.row = lists[i].v[k].row,
-                                       .score = lists[i].weight / (RANK_OFFSET + (double)(k + 1))};
+                                       .score = lists[i].weight / (offset + (double)(k + 1))};
+    }
     qsort(all, n, sizeof(*all), compare_rows);
     size_t n_rows = 0;
     for (size_t i = 0; i < n; i++) {

@@ -143,9 +143,10 @@ struct memory_list {
     const struct memory_ranked *v; /* [n], best first, each row once */
     size_t n;
     double weight; /* of this list; 1 is usual */
+    double offset; /* instead of 60; 0: 60. A smaller one trusts the first ranks more */
 };
 /*
- * Reciprocal rank fusion: score(row) = Σ weight / (60 + rank), rank from 1. Pure. Writes the best
+ * Reciprocal rank fusion: score(row) = Σ weight / (offset + rank), rank from 1. Pure. Writes the best
  * min(max, distinct rows) to ret, best first, ties by the newer row; returns how many. -1: no
  * memory. Source: Cormack, Clarke, Büttcher, "Reciprocal rank fusion", SIGIR 2009.
  */

@@ -22,6 +22,8 @@
 #define HEAP 512       /* parts that are looked at closely */
 #define LOAD_ROWS 20000
 #define LIST_MAX 100 /* of each list that is merged */
+/* The words' first ranks are good, and 60 lets a row that is far down in both lists pass them. */
+#define MERGE_OFFSET 10
 
 /* What is usual, and how many rows that counts for. */
 #define USUAL_MEAN 0.07
@@ -289,7 +291,8 @@ int memory_recall_both(struct memory *m, const struct memory_query *q, const flo
     for (size_t i = 0; i < words.n; i++)
         by_words[i] = (struct memory_ranked){words.v[i].row, words.v[i].score};
     const struct memory_weights *w = q->weights ? q->weights : &memory_weights_default;
-    const struct memory_list lists[] = {{by_words, words.n, 1}, {near.v, near.n, w->meaning}};
+    const struct memory_list lists[] = {{by_words, words.n, 1, MERGE_OFFSET},
+                                        {near.v, near.n, w->meaning, MERGE_OFFSET}};
     const int64_t n = memory_recall_merge(lists, 2, merged, SEARCH_POOL);
     if (n < 0)
         return memory_out(e);
