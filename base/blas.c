@@ -23,3 +23,9 @@ void blas_apply(const float *a, int n_rows, int n_columns, const float *x, float
                 1);
     pthread_mutex_unlock(&lock);
 }
+
+void blas_widen(const int8_t *restrict from, size_t n, float *restrict to)
+{
+    for (size_t i = 0; i < n; i++)
+        to[i] = from[i];
+}

@@ -10,6 +10,8 @@
 #define HEARTH_BASE_BLAS_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 /* C [m, n] = scale × A [m, k] × B. Rows are contiguous, a_step, b_step, c_step floats apart. */
 struct blas_product {
@@ -26,5 +28,8 @@ void blas_multiply(const struct blas_product *p);
 
 /* y [n_rows] = A [n_rows, n_columns] × x [n_columns] */
 void blas_apply(const float *a, int n_rows, int n_columns, const float *x, float *y);
+
+/* The same numbers as floats: what a product takes. */
+void blas_widen(const int8_t *from, size_t n, float *to);
 
 #endif

@@ -129,10 +129,7 @@ static void score_all(struct search *s)
     for (size_t i = 0; i < s->v->n; i++) {
         if (!is_wanted(s, &s->v->rows[i]))
             continue;
-        const int8_t *from = s->v->data + i * dim;
-        float *to = s->block + s->n_block * dim;
-        for (size_t k = 0; k < dim; k++)
-            to[k] = from[k];
+        blas_widen(s->v->data + i * dim, dim, s->block + s->n_block * dim);
         s->at[s->n_block++] = i;
         if (s->n_block == BLOCK)
             score_block(s);
