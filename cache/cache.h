@@ -148,7 +148,7 @@ void cache_lease_abandon(struct cache_lease *l);
  * Proof (cache/verify.c): a block is computed again from its predecessors as found in a lease, and
  * compared in RAM and on disk.
  *
- *     lease_prove, find, restore ─► (proof_open ─ a pass over the ids ─ proof_close)… ─► lease_close
+ *     lease_prove, find, restore ─► (proof_open ─ a pass over its ids ─ proof_close)… ─► close
  */
 /* The lease is for proofs: what it restores isn't sampled. Before cache_restore. */
 void cache_lease_prove(struct cache_lease *l);

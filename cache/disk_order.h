@@ -4,8 +4,8 @@
  *     "HEARTHLRU" + version 1 (16 bytes, zero-padded) | u64 n | n × first 8 bytes of an id, oldest
  *     first | BLAKE2b-256 of all before
  *
- * Pinned ones aren't in it. What was written after it was saved is in no order but that of its files' times, and counts as
- * newer. A file that isn't whole says nothing.
+ * Pinned ones aren't in it. What was written after it was saved is in no order but that of its
+ * files' times, and counts as newer. A file that isn't whole says nothing.
  */
 #ifndef HEARTH_CACHE_DISK_ORDER_H
 #define HEARTH_CACHE_DISK_ORDER_H

@@ -14,8 +14,8 @@
  * the way of a new node, and it is a neighbour.
  *   3. block->n_refs == 1 (the tree) + n_leases + 1 while it is written to disk. A lease holds
  * every node of its path, so an idle node's descendants are idle.
- *   4. The heap holds exactly the nodes without children, leases and pins; its array always has room
- * for all nodes, so becoming a leaf can't fail.
+ *   4. The heap holds exactly the nodes without children, leases and pins; its array always has
+ * room for all nodes, so becoming a leaf can't fail.
  *   5. A root is there while something hangs from it or a lease is open on it.
  *   6. A node is pinned when its id is among the pins. What a pinned node hangs from is held with
  * it: n_held counts the node's own pin and its children that are held.

@@ -351,8 +351,8 @@ static int item_delete(struct call *k, const struct route_args *args, struct htt
     return HANDLED;
 }
 
-/* Answers with the conversation, as OpenAI does, and in hearth.removed what went. What followed the item
- * then follows the one before it. */
+/* Answers with the conversation, as OpenAI does, and in hearth.removed what went. What followed the
+ * item then follows the one before it. */
 int api_item_delete(struct history *h, struct request *r, const struct route_args *args,
                     struct http_error *ret)
 {

@@ -264,7 +264,8 @@ static int check_question(struct ask *ask, struct http_error *ret)
     struct memory_message tip;
     if (ask->input.n > 0)
         return 0;
-    if (ask->tip && memory_message_by_row(ask->h->memory, ask->tip, &tip, &ask->t->arena, &e) == 0 &&
+    if (ask->tip &&
+        memory_message_by_row(ask->h->memory, ask->tip, &tip, &ask->t->arena, &e) == 0 &&
         tip.role == MEMORY_USER)
         return 0;
     return body_refused(ret, "invalid_value", "input", "input is missing%s",

@@ -89,7 +89,8 @@ static const struct option_row rows[] = {
      "what a conversation does that outgrows the window: error, window, summarise, retrieve, prune "
      "or auto (default)"},
     {"summary", K_SUMMARY, AT(summary), 0, 0, "HOW",
-     "who sums up what leaves: model, extract, or auto (default: the model from 1 B parameters on)"},
+     "who sums up what leaves: model, extract, or auto (default: the model from 1 B parameters "
+     "on)"},
     {"embedding-model", K_TEXT, AT(embedding_model), 0, 0, "FILE",
      "a GGUF of BERT's kind: search by meaning, and /v1/embeddings (default: none)"},
     {"chat-template", K_TEXT, AT(chat_template), 0, 0, "FILE|NAME", "instead of the model's own"},

@@ -74,7 +74,8 @@ static int stored_facts(struct head *d, struct facts *ret, struct err *e)
         return rc;
     buf_init(&text, HEAD_BYTES_MAX);
     facts_write(ret, &text);
-    d->cut->facts = buf_error(&text) ? NULL : arena_copy(d->a, text.data ? text.data : "", text.len);
+    d->cut->facts =
+        buf_error(&text) ? NULL : arena_copy(d->a, text.data ? text.data : "", text.len);
     d->cut->n_facts = text.len;
     buf_done(&text);
     return d->cut->facts ? 0 : err_set(e, ERR_NOMEM, "out of memory for the fact list");

@@ -146,8 +146,8 @@ struct memory_list {
     double offset; /* instead of 60; 0: 60. A smaller one trusts the first ranks more */
 };
 /*
- * Reciprocal rank fusion: score(row) = Σ weight / (offset + rank), rank from 1. Pure. Writes the best
- * min(max, distinct rows) to ret, best first, ties by the newer row; returns how many. -1: no
+ * Reciprocal rank fusion: score(row) = Σ weight / (offset + rank), rank from 1. Pure. Writes the
+ * best min(max, distinct rows) to ret, best first, ties by the newer row; returns how many. -1: no
  * memory. Source: Cormack, Clarke, Büttcher, "Reciprocal rank fusion", SIGIR 2009.
  */
 int64_t memory_recall_merge(const struct memory_list *lists, size_t n_lists,
