@@ -154,7 +154,23 @@ static bool has_notes(const char *text, size_t n)
     return false;
 }
 
-static int add_fact_notes(struct injection *in, struct http_error *ret)
+/* What a larger window took may be too long for this one: better that a turn doesn't read it than
+ * that there is no turn. It stays stored, and a cut takes of it what fits. */
+static bool has_room(const struct injection *in, const char *text, size_t n, int *left)
+{
+    const int n_tokens = window_count(in->c->h, text, n);
+    static struct log_limit limit = {.burst = 3};
+    if (n_tokens <= *left) {
+        *left -= n_tokens > 0 ? n_tokens : 0;
+        return true;
+    }
+    if (log_allowed(&limit))
+        log_warn("%d tokens of a summary or facts are too long for the window: they aren't read",
+                 n_tokens);
+    return false;
+}
+
+static int add_fact_notes(struct injection *in, int left, struct http_error *ret)
 {
     const struct turn_window *w = &in->c->t->window;
     struct facts facts = {.n = 0};
@@ -167,7 +183,8 @@ static int add_fact_notes(struct injection *in, struct http_error *ret)
     }
     for (size_t i = 0; i < facts.n; i++) {
         const struct fact *f = &facts.v[i];
-        if (f->kind != FACT_NOTE || is_said(w, f->text, f->n_text))
+        if (f->kind != FACT_NOTE || is_said(w, f->text, f->n_text) ||
+            !has_room(in, f->text, f->n_text, &left))
             continue;
         buf_str(&in->text, "[To keep in mind] ");
         buf_add(&in->text, f->text, f->n_text);
@@ -181,14 +198,16 @@ static int add_edits(struct injection *in, struct http_error *ret)
 {
     const struct turn_window *w = &in->c->t->window;
     const size_t begin = in->text.len;
+    int left = context_share(in->c->h, CONTEXT_PINS_PERCENT, 0);
     if (!w->has_cut)
         return 0;
-    if (context_summarises(w->cut.strategy) && !is_said(w, w->cut.summary, w->cut.n_summary)) {
+    if (context_summarises(w->cut.strategy) && !is_said(w, w->cut.summary, w->cut.n_summary) &&
+        has_room(in, w->cut.summary, w->cut.n_summary, &left)) {
         buf_str(&in->text, "[The summary at the beginning is out of date; this is right]\n");
         buf_add(&in->text, w->cut.summary, w->cut.n_summary);
         buf_str(&in->text, "\n\n");
     }
-    int rc = add_fact_notes(in, ret);
+    int rc = add_fact_notes(in, left, ret);
     if (rc || in->text.len == begin || buf_error(&in->text))
         return rc;
     const int n = window_count(in->c->h, in->text.data + begin, in->text.len - begin);

@@ -203,6 +203,20 @@ class Edits(unittest.TestCase):
             self.assertEqual(d.post(t.path + "/summary", {"summary": "word " * 20})[0], 200)
             t.say("And now?")
 
+    def test_a_window_that_got_smaller_goes_on(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with Scripted(script("en", 2048), folder=folder) as d:
+                t = Talk(d, "summarise")
+                for i in range(60):
+                    t.say(filler("en")[i % 40][0] + f" Indeed INC-{4000 + i}.")
+                t.until_quiet()
+                self.assertEqual(d.post(t.path + "/summary", {"summary": "word " * 200})[0], 200)
+            for ctx in (256, 128):
+                with Scripted(script("en", ctx), folder=folder) as t.d:
+                    for _ in range(4):
+                        t.say("Hello there, what is new?")
+                        t.until_quiet()
+
     def test_the_summary_is_told_while_the_model_loads(self):
         with tempfile.TemporaryDirectory() as folder:
             with Scripted(script("en", CTX), folder=folder) as d:
