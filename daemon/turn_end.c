@@ -118,11 +118,13 @@ static bool store(struct history *h, struct turn *t)
     if (rc) {
         if (waits_for_room(h, t, &e))
             return false;
-        log_error("an answer of conversation %s could not be stored: %s", t->store.answer.id,
-                  e.text);
         t->store.has_failed = t->store.is_uncounted = true;
-        if (e.code == ERR_NOTFOUND)
+        if (e.code == ERR_NOTFOUND) { /* deleted meanwhile */
+            log_info("the answer %s isn't stored: %s", t->store.answer.id, e.text);
             forget_late(h, t);
+        } else {
+            log_error("the answer %s could not be stored: %s", t->store.answer.id, e.text);
+        }
     }
     if (t->on_end && t->on_end(h, t, &e)) {
         if (waits_for_room(h, t, &e))

@@ -354,7 +354,7 @@ class Full(Folder):
                 for last in events:
                     pass
             self.assertEqual(last["type"], "response.completed")
-            self.assertNotIn("an answer of conversation", d.log())
+            self.assertNotIn("the answer msg_", d.log())
             status, again = d.get(f"/v1/responses/{last['response']['id']}")
             self.assertEqual(status, 200)
             self.assertEqual(len(again["output"][0]["content"][0]["text"]), 500 * 1500)
