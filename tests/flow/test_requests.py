@@ -254,7 +254,7 @@ class Requests(unittest.TestCase):
         a = self.ask(messages=m)[1]
         self.assertEqual(a["hearth"]["receipt"]["prefix_kept"], 0)
         m.append(a["choices"][0]["message"])
-        n = a["usage"]["total_tokens"] + 1  # the answer's end is among them; a newline follows it
+        n = a["usage"]["total_tokens"]  # with the answer's end, but for the newline behind it
         r = self.ask(messages=m + [user("x")])[1]["hearth"]["receipt"]
         self.assertEqual((r["prefix_kept"], r["prefix_lost"], r["dropped"]), (n, 0, []))
 
