@@ -12,11 +12,16 @@ def read(*path):
         return f.read()
 
 
+# Where limits are defined, beside daemon/limits.h.
+HEADERS = [("daemon", "limits.h"), ("daemon", "context.h"), ("daemon", "embedder.h"),
+           ("cache", "cache.h"), ("engine", "embed.h"), ("memory", "vectors.h")]
+
+
 def limits():
     """Name → number, of the defines that are products of whole numbers and shifts."""
     found = {}
-    for name, value in re.findall(r"^#define ((?:LIMIT|DEFAULT)_\w+) (.*?)\s*(?:/\*.*)?$",
-                                  read("daemon", "limits.h"), re.M):
+    for name, value in re.findall(r"^#define ([A-Z]\w+) (.*?)\s*(?:/\*.*)?$",
+                                  "\n".join(read(*h) for h in HEADERS), re.M):
         value = re.sub(r"(?<=\d)u?ll\b", "", value)
         if re.fullmatch(r"[\d()*<> ]+", value):
             found[name] = eval(value)  # digits, brackets, * and << only, by the line above
@@ -39,7 +44,17 @@ ROWS = {
     "reader that takes nothing": ["LIMIT_STALL_MS"],
     "running turns (--parallel)": ["DEFAULT_PARALLEL"],
     "waiting turns (--queue)": ["DEFAULT_QUEUE"],
-    "messages of a request": ["LIMIT_MESSAGES"],
+    "restored blocks that wait to be verified": ["CACHE_SAMPLES_MAX"],
+    "messages of a request or a window": ["LIMIT_MESSAGES"],
+    "pins of a conversation": ["CONTEXT_PINS_PERCENT"],
+    "summary and facts as a person edits them": ["CONTEXT_PINS_PERCENT"],
+    "recalled for a turn, in a window": ["CONTEXT_RECALL_TURN_PERCENT",
+                                         "CONTEXT_RECALL_ALL_PERCENT"],
+    "fact list, summary in a head": ["CONTEXT_FACTS_PERCENT", "CONTEXT_SUMMARY_PERCENT"],
+    "inputs of one POST /v1/embeddings": ["LIMIT_EMBED_INPUTS"],
+    "tokens of them together, of each": ["LIMIT_EMBED_TOKENS", "EMBED_TOKENS_MAX"],
+    "such requests that wait": ["LIMIT_EMBED_JOBS"],
+    "vectors of a message, tokens of each": ["EMBEDDER_CHUNKS_MAX", "EMBEDDER_CHUNK_TOKENS"],
     "stop strings": ["LIMIT_STOPS"],
     "length of a stop string": ["LIMIT_STOP_BYTES"],
     "entries of logit_bias": ["LIMIT_LOGIT_BIAS"],
@@ -50,7 +65,7 @@ ROWS = {
     "conversations verified at once": ["LIMIT_VERIFY_CONVERSATIONS"],
     "time to stop": ["LIMIT_STOP_MS"],
 }
-UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "s": 1000}
+UNITS = {"": 1, "%": 1, "% of the window": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "s": 1000}
 
 
 def table():
