@@ -65,7 +65,8 @@ ROWS = {
     "conversations verified at once": ["LIMIT_VERIFY_CONVERSATIONS"],
     "time to stop": ["LIMIT_STOP_MS"],
 }
-UNITS = {"": 1, "%": 1, "% of the window": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "s": 1000}
+UNITS = {"": 1, "%": 1, "% of the window": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20,
+         "GiB": 1 << 30, "s": 1000}
 
 
 def table():
