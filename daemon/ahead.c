@@ -159,7 +159,11 @@ static int cut(struct history *h, struct ahead *a, struct http_error *error)
     if (rc == 0 && (rc = memory_cut_add(h->memory, &made, &a->cut, &e)))
         http_error_from(error, &e);
     turn_free(t);
-    return rc ? rc : warm(h, a, error);
+    if (rc == 0)
+        rc = warm(h, a, error);
+    if (rc == ERR_LIMIT && a->cut && memory_cut_remove(h->memory, a->cut, &e))
+        log_warn("a cut that is too long could not be removed: %s", e.text);
+    return rc;
 }
 
 void ahead_cut(struct history *h, struct ahead *a)
@@ -168,7 +172,8 @@ void ahead_cut(struct history *h, struct ahead *a)
     int rc = atomic_load(&a->cancel->is_set) ? ERR_CANCELED : cut(h, a, &error);
     if (rc == 0)
         return;
-    if (rc != ERR_NOTFOUND && rc != ERR_CANCELED)
+    /* What doesn't fit now may fit when the next message is there, with a smaller head. */
+    if (rc != ERR_NOTFOUND && rc != ERR_CANCELED && rc != ERR_LIMIT)
         log_warn("a cut could not be made ahead: %s", error.message);
     job_end(h, a);
 }

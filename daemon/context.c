@@ -134,12 +134,15 @@ static int keep_old(struct context *c, struct before *old, struct http_error *re
     return ERR_NOMEM;
 }
 
-static int cut_now(struct context *c, struct http_error *ret)
+/* *ret_over: tokens by which the cut's window is too long; it is not in force then. What a plan can't
+ * count is its own heading, and what will be quoted in the window that it leaves. */
+static int cut_once(struct context *c, int head_less, int *ret_over, struct http_error *ret)
 {
     struct memory_cut cut;
     struct err e;
     int64_t row;
     const struct context_cut request = {
+        .head_less = head_less,
         .h = c->h,
         .t = c->t,
         .conversation = c->conversation,
@@ -157,6 +160,7 @@ static int cut_now(struct context *c, struct http_error *ret)
     rc = load_and_render(c, row, ret);
     /* It is in force from here on; a request that is refused all the same leaves no trace of it. */
     const bool is_good = rc == 0 && (int)c->t->prompt.n <= request.budget.limit;
+    *ret_over = rc == 0 ? (int)c->t->prompt.n - request.budget.limit : 0;
     if (is_good && memory_cut_ready(c->h->memory, row, &e)) {
         http_error_from(ret, &e);
         return e.code;
@@ -164,6 +168,24 @@ static int cut_now(struct context *c, struct http_error *ret)
     if (!is_good && memory_cut_remove(c->h->memory, row, &e))
         log_warn("a cut that isn't used could not be removed: %s", e.text);
     return rc;
+}
+
+#define CUT_TRIES 3
+
+/* Where little may leave, the head gives way, and at last the quotes. */
+static int cut_now(struct context *c, struct http_error *ret)
+{
+    int over = 0, less = 0;
+    int rc = cut_once(c, 0, &over, ret);
+    for (int i = 1; rc == 0 && over > 0 && i < CUT_TRIES; i++) {
+        const bool is_last = i == CUT_TRIES - 1;
+        less = is_last ? c->h->d->ctx : less + over;
+        if ((rc = load_and_render(c, 0, ret)))
+            return rc;
+        c->is_recall_off = is_last;
+        rc = cut_once(c, less, &over, ret);
+    }
+    return rc == 0 && over > 0 ? ERR_LIMIT : rc;
 }
 
 /* Cuts when the window is too long; ERR_NOTFOUND of the plan means that nothing can leave. */

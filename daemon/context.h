@@ -42,6 +42,7 @@ struct context {
     const char *instructions;    /* before all else, for this turn alone; or NULL */
     const struct memory_new_message *inputs; /* [n_inputs] this turn's messages */
     size_t n_inputs;
+    bool is_recall_off; /* nothing is quoted: there is no room */
     bool is_counting; /* nothing may be stored: no cut is made */
     /* Out: what is to be stored with the last user's message of the inputs. */
     struct memory_context injected;
@@ -102,6 +103,7 @@ struct context_cut {
     int64_t conversation, anchor; /* anchor: the newest stored message of the window */
     enum plan_strategy strategy;
     struct plan_budget budget;
+    int head_less; /* tokens that the new head has to do without */
     /* By a model, for what leaves; NULL: sentences are picked. */
     const char *summary;
     size_t n_summary;

@@ -103,6 +103,9 @@ static void add_message(struct cutting *k, size_t i, int age)
                                 .value = value_of(w, i, all - injected, age)});
 }
 
+/* "- Assistant: " and the line's end; its share of the heading. */
+#define PIN_LINE_TOKENS 8
+
 /* Notes, and pinned messages that left before, are items of their own: they stay in the head. */
 static void add_pins(struct cutting *k)
 {
@@ -116,7 +119,8 @@ static void add_pins(struct cutting *k)
             add_item(k, NO_MESSAGE,
                      (struct plan_item){.kind = PLAN_PIN,
                                         .is_pinned = true,
-                                        .tokens = window_count(k->c->h, p->text, p->n_text) + 4});
+                                        .tokens = window_count(k->c->h, p->text, p->n_text) +
+                                                  PIN_LINE_TOKENS});
     }
 }
 
@@ -316,7 +320,9 @@ int context_cut_make(const struct context_cut *c, struct memory_cut *ret,
     int rc = make_items(&k, ret_error);
     if (rc)
         return rc;
-    budget.head_tokens = context_wished_head(c->h, c->strategy);
+    budget.head_tokens = context_wished_head(c->h, c->strategy) - c->head_less;
+    if (budget.head_tokens < 0)
+        budget.head_tokens = 0;
     const struct plan_window window = {.v = k.items, .n = k.n};
     if ((rc = plan_cut(&window, &budget, c->strategy, &k.plan, &c->t->arena, &e))) {
         http_error_set(ret_error, 400, rc == ERR_LIMIT ? "context_length_exceeded" : "plan_failed",

@@ -329,7 +329,7 @@ int context_inject(struct context *c, size_t at, struct http_error *ret_error)
     rc = add_pins(&in, ret_error);
     if (rc == 0)
         rc = add_edits(&in, ret_error);
-    if (rc == 0 && context_recalls(c->strategy))
+    if (rc == 0 && context_recalls(c->strategy) && !c->is_recall_off)
         add_recall(&in);
     if (rc == 0 && buf_error(&in.text))
         rc = out_of_memory(ret_error);

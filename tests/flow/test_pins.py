@@ -102,6 +102,25 @@ class Notes(Case):
         t.fill(20, 2)  # with as much pinned, cuts still find room
         self.assertTrue(any(is_cut(r) for r in t.replies))
 
+    def test_full_pins_and_a_long_question_fit_under_every_strategy(self):
+        lines = [line for line, _ in filler("en")]
+        for strategy in ("window", "prune", "summarise", "retrieve", "auto"):
+            for n in (6, 8, 10, 12, 14):  # lines of the question: 100 to 240 tokens
+                with self.subTest(strategy=strategy, lines=n), Scripted(script("en", CTX)) as d:
+                    t = Pinned(d, strategy)
+                    t.fill(8)
+                    t.until_quiet()
+                    pins = 0
+                    while d.post(t.path + "/pins", {"message": t.messages()[-1 - pins][0]})[0] == 200:
+                        pins += 1
+                    self.assertGreater(pins, 3)
+                    status, r = d.post(
+                        "/v1/responses", t.body(" ".join(lines[:n]), max_output_tokens=16)
+                    )
+                    self.assertEqual(status, 200, r)
+                    self.assertEqual(len(receipt(r)["pinned"]), pins)
+                    self.assertLess(receipt(r)["used"], CTX)
+
     def test_the_same_note_is_one_pin(self):
         t = Pinned(self.d, "auto")
         self.assertEqual(t.pin(text=NOTE)["id"], t.pin(text=NOTE)["id"])
