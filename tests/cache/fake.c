@@ -1,6 +1,8 @@
 /* See fake.h. */
 #include "tests/cache/fake.h"
 
+#include <string.h>
+
 struct kv_pool *fake_pool(size_t n_blocks)
 {
     struct kv_shape shape;
