@@ -134,8 +134,8 @@ static int keep_old(struct context *c, struct before *old, struct http_error *re
     return ERR_NOMEM;
 }
 
-/* *ret_over: tokens by which the cut's window is too long; it is not in force then. What a plan can't
- * count is its own heading, and what will be quoted in the window that it leaves. */
+/* *ret_over: tokens by which the cut's window is too long; it is not in force then. What a plan
+ * can't count is its own heading, and what will be quoted in the window that it leaves. */
 static int cut_once(struct context *c, int head_less, int *ret_over, struct http_error *ret)
 {
     struct memory_cut cut;

@@ -110,9 +110,11 @@ class Notes(Case):
                     t = Pinned(d, strategy)
                     t.fill(8)
                     t.until_quiet()
-                    pins = 0
-                    while d.post(t.path + "/pins", {"message": t.messages()[-1 - pins][0]})[0] == 200:
-                        pins += 1
+                    pins, status = 0, 200
+                    while status == 200:
+                        newest = t.messages()[-1 - pins][0]
+                        status, _ = d.post(t.path + "/pins", {"message": newest})
+                        pins += status == 200
                     self.assertGreater(pins, 3)
                     status, r = d.post(
                         "/v1/responses", t.body(" ".join(lines[:n]), max_output_tokens=16)
