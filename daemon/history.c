@@ -36,6 +36,7 @@
 
 #define IDLE_MS 2000 /* so long without mail, and the write-ahead log is checkpointed */
 #define PIECE_REST_MS 20 /* between two pieces of old messages that are indexed */
+#define PIECE_LATEST_MS 200 /* and at most, however much mail comes */
 
 struct claim {
     struct claim *next;
@@ -463,14 +464,26 @@ static bool has_work(const struct history *h)
     return memory_has_work(h->memory) || embedder_has_work(h);
 }
 
+/* One who asks again and again must not keep it from ever being done. */
+static void work_late(struct history *h, int64_t *t_piece)
+{
+    if (!has_work(h) || clock_us() - *t_piece < PIECE_LATEST_MS * 1000)
+        return;
+    memory_idle(h->memory);
+    embedder_work(h);
+    *t_piece = clock_us();
+}
+
 static void serve(struct history *h)
 {
     bool is_checkpointed = !has_work(h);
+    int64_t t_piece = clock_us();
     while (!h->is_stopping || h->n_turns_out > 0 || h->n_embeds_out > 0) {
         struct mail *m = mailbox_take(&h->d->history);
         if (m) {
             handle_all(h, m);
             is_checkpointed = false;
+            work_late(h, &t_piece);
             continue;
         }
         atomic_store(&h->d->n.history_parked, 1);
@@ -481,9 +494,11 @@ static void serve(struct history *h)
         if (m) {
             handle_all(h, m);
             is_checkpointed = false;
+            work_late(h, &t_piece);
         } else if (!is_checkpointed) {
             memory_idle(h->memory);
             embedder_work(h);
+            t_piece = clock_us();
             is_checkpointed = !has_work(h);
         }
     }
