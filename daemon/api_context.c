@@ -23,6 +23,7 @@
 #include "daemon/items.h"
 #include "daemon/prepare.h"
 #include "daemon/window.h"
+#include "daemon/wire.h"
 #include "memory/facts.h"
 
 struct call {
@@ -268,16 +269,6 @@ int api_context_set(struct history *h, struct request *r, const struct route_arg
 
 /* ---- POST cut ---- */
 
-static void set_changes(json *o, const char *key, const struct turn_changes *list)
-{
-    json *v = json_set(o, key, json_array());
-    for (size_t i = 0; i < list->n; i++) {
-        json *change = json_add(v, json_object());
-        json_set_str(change, "id", list->v[i].id);
-        json_set_int(change, "tokens", list->v[i].tokens);
-    }
-}
-
 /* is_cut false: the window is under its target. */
 static void reply_cut(struct call *k, const struct turn_receipt *r, bool is_cut)
 {
@@ -287,8 +278,8 @@ static void reply_cut(struct call *k, const struct turn_receipt *r, bool is_cut)
     json_set_bool(o, "cut", is_cut);
     json_set_int(o, "before", r->before);
     json_set_int(o, "after", r->after);
-    set_changes(o, "dropped", &r->dropped);
-    set_changes(o, "summarised", &r->summarised);
+    wire_set_changes(o, "dropped", &r->dropped);
+    wire_set_changes(o, "summarised", &r->summarised);
     history_reply_json(k->h, k->r, 200, o);
 }
 

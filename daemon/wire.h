@@ -36,6 +36,8 @@ extern const struct wire wire_response;   /* wire_responses.c */
 /* {receipt[, cache, timings]}: the `hearth` object of a reply. is_final: cache and timings are
  * known. Caller owns; NULL: no memory. */
 json *wire_hearth(const struct turn *t, bool is_final);
+/* o[key] = [{"id", "tokens"}, …]: a list of a receipt. */
+void wire_set_changes(json *o, const char *key, const struct turn_changes *list);
 /* A failed turn: {"error": …, "hearth": …}. */
 void wire_error(const struct turn *t, struct buf *b);
 /* Milliseconds with three decimals, for json_set_num. */

@@ -28,7 +28,7 @@ static double per_second(int64_t n, int64_t us)
     return us > 0 && n > 0 ? (double)((int64_t)((double)n * 1e7 / (double)us)) / 10.0 : 0;
 }
 
-static void set_changes(json *o, const char *key, const struct turn_changes *list)
+void wire_set_changes(json *o, const char *key, const struct turn_changes *list)
 {
     json *v = json_set(o, key, json_array());
     for (size_t i = 0; i < list->n; i++) {
@@ -47,11 +47,11 @@ static json *receipt_of(const struct turn *t)
     json_set_int(o, "limit", r->limit);
     json_set_int(o, "used", r->used);
     json_set_int(o, "reserved", r->reserved);
-    set_changes(o, "dropped", &r->dropped);
-    set_changes(o, "summarised", &r->summarised);
-    set_changes(o, "recalled_new", &r->recalled_new);
-    set_changes(o, "recalled_kept", &r->recalled_kept);
-    set_changes(o, "pinned", &r->pinned);
+    wire_set_changes(o, "dropped", &r->dropped);
+    wire_set_changes(o, "summarised", &r->summarised);
+    wire_set_changes(o, "recalled_new", &r->recalled_new);
+    wire_set_changes(o, "recalled_kept", &r->recalled_kept);
+    wire_set_changes(o, "pinned", &r->pinned);
     json_set_int(o, "before", r->before);
     json_set_int(o, "after", r->after);
     json_set_int(o, "prefix_kept", r->prefix_kept);
