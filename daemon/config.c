@@ -218,11 +218,7 @@ static int set_bool(const char *value, bool *ret, const char *where, struct err 
 
 static int set_kv(enum kv_type *to, const char *value, const char *where, struct err *e)
 {
-    if (strcasecmp(value, "f16") == 0)
-        *to = KV_F16;
-    else if (strcasecmp(value, "q8_0") == 0)
-        *to = KV_Q8_0;
-    else
+    if (!kv_type_find(value, to))
         return err_set(e, ERR_INVAL, "%s is \"%s\"; f16 or q8_0 is allowed", where, value);
     return 0;
 }

@@ -3,7 +3,8 @@
  * machine could do.
  *
  *     hearthd bench --model FILE [-p 512] [-n 64] [-d 0] [-b 1] [-t THREADS] [-r 5] [--isa NAME]
- *                   [--format table|json|csv] [--no-peaks] [--against COMMAND]
+ *                   [--kv-type f16|q8_0] [--format table|json|csv] [--no-peaks]
+ *                   [--against COMMAND]
  *
  * -p prompt tokens are read behind -d tokens of context, -n tokens are written by -b sequences side
  * by side, each with a context of its own. All four may be lists, "0,1024,4096"; each is measured
@@ -61,7 +62,8 @@ static int usage(void)
     fprintf(stderr,
             "usage: hearthd bench --model FILE [-p PROMPT] [-n GENERATED] [-d DEPTH] [-b BATCH]\n"
             "                     [-t THREADS] [-r REPEATS] [--isa NAME] [--no-peaks]\n"
-            "                     [--format table|json|csv] [--against COMMAND]\n"
+            "                     [--kv-type f16|q8_0] [--format table|json|csv]\n"
+            "                     [--against COMMAND]\n"
             "PROMPT, GENERATED, DEPTH and BATCH may be lists: 0,1024,4096\n");
     return 2;
 }
@@ -108,6 +110,14 @@ static bool format(const char *name, enum bench_format *ret)
     return false;
 }
 
+static bool kv_type(const char *name, enum kv_type *ret)
+{
+    if (kv_type_find(name, ret))
+        return true;
+    fprintf(stderr, "hearthd bench: kv-type %s: must be f16 or q8_0\n", name);
+    return false;
+}
+
 static bool parse_one(struct bench *b, int c)
 {
     switch (c) {
@@ -117,6 +127,8 @@ static bool parse_one(struct bench *b, int c)
     case 'i':
         b->engine.isa = optarg;
         return true;
+    case 'y':
+        return kv_type(optarg, &b->engine.kv_type);
     case 'a':
         b->against = optarg;
         return true;
@@ -146,6 +158,7 @@ static bool parse(int argc, char **argv, struct bench *b)
 {
     static const struct option longs[] = {{"model", required_argument, NULL, 'm'},
                                           {"isa", required_argument, NULL, 'i'},
+                                          {"kv-type", required_argument, NULL, 'y'},
                                           {"threads", required_argument, NULL, 't'},
                                           {"format", required_argument, NULL, 'f'},
                                           {"against", required_argument, NULL, 'a'},
@@ -194,8 +207,7 @@ static double limit_of(const struct bench *b, const struct bench_work *w)
                  float_s = attention * depth / b->peaks.float_ops_per_s;
     double token_s = int_s + float_s;
     if (w->is_decode) {
-        const double kv =
-            4.0 * i->n_layers * i->n_kv_heads * i->head_dim * depth; /* K and V, F16 */
+        const double kv = (double)i->kv.block_bytes / KV_BLOCK * depth;
         const double read_s =
             ((double)i->weights_bytes / batch + kv) / b->peaks.read_bytes_per_s;
         token_s = read_s > token_s ? read_s : token_s;

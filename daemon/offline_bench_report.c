@@ -71,8 +71,9 @@ static void write_table(const struct bench_report *r)
     const struct engine_info *i = r->info;
     char cpu[128];
     cpu_name(cpu, sizeof cpu);
-    printf("%s, %s, %.1f M parameters, weights %.1f MB, isa %s, %d threads\n", i->name, i->quant,
-           (double)i->n_params * 1e-6, (double)i->weights_bytes * 1e-6, i->isa, i->n_threads);
+    printf("%s, %s, %.1f M parameters, weights %.1f MB, KV %s, isa %s, %d threads\n", i->name,
+           i->quant, (double)i->n_params * 1e-6, (double)i->weights_bytes * 1e-6,
+           kv_type_name(i->kv.type), i->isa, i->n_threads);
     printf("%s, %ld CPUs", cpu, sysconf(_SC_NPROCESSORS_ONLN));
     if (r->has_peaks)
         printf("; reads %.1f GB/s, multiplies %.0f GOP/s (int8 by 4 bits), %.0f GFLOP/s",
@@ -151,6 +152,7 @@ static int write_json(const struct bench_report *r, struct err *e)
     json_set(root, "machine", machine);
     json_set(root, "model", model);
     json_set_str(root, "isa", i->isa);
+    json_set_str(root, "kv_type", kv_type_name(i->kv.type));
     json_set_int(root, "n_threads", i->n_threads);
     if (r->against)
         json_set_str(root, "against", r->against);

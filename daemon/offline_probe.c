@@ -263,7 +263,7 @@ static void run_line(struct probe *p, const char *line, size_t n)
 static int usage(void)
 {
     log_error("usage: hearthd probe --model FILE [--chat-template FILE|NAME] [--threads N] "
-              "[--isa NAME] < lines.jsonl");
+              "[--isa NAME] [--kv-type f16|q8_0] < lines.jsonl");
     return 2;
 }
 
@@ -287,6 +287,8 @@ static int read_args(int argc, char **argv, struct engine_options *o)
             o->chat_template = value;
         else if (strcmp(flag, "--isa") == 0)
             o->isa = value;
+        else if (strcmp(flag, "--kv-type") == 0 && kv_type_find(value, &o->kv_type))
+            continue;
         else if (strcmp(flag, "--threads") != 0 || !read_threads(value, &o->n_threads))
             return usage();
     }

@@ -169,24 +169,6 @@ static void rotate(const struct forward *f, float *x, int pos, float scale)
         x[i] *= scale;
 }
 
-/* Rounds one head of one position to F16 and puts it into its block: K transposed, V as it is. */
-static void write_kv(const struct product *p, const struct fwd_row *row, int kv_head, int is_v,
-                     const float *x)
-{
-    const int dim = p->f->m->params.head_dim, i = row->pos % KV_BLOCK;
-    unsigned char *block = row->seq->blocks[row->pos / KV_BLOCK]->data;
-    uint16_t h[256];
-    p->f->k->to_f16(x, dim, h);
-    if (is_v) {
-        memcpy(block + kv_v_offset(&p->f->kv, p->layer, kv_head) + (size_t)i * (size_t)dim * 2, h,
-               (size_t)dim * 2);
-        return;
-    }
-    uint16_t *k = (uint16_t *)(block + kv_k_offset(&p->f->kv, p->layer, kv_head)) + i;
-    for (int d = 0; d < dim; d++)
-        k[d * KV_BLOCK] = h[d];
-}
-
 /* An item is a block of rows and one head of q, k or v. */
 static void qkv_item(void *ctx, int item, int thread)
 {
@@ -211,7 +193,7 @@ static void qkv_item(void *ctx, int item, int thread)
                        ((size_t)(c.row0 + r) * (size_t)n_q + (size_t)head) * (size_t)mp->head_dim,
                    y, (size_t)mp->head_dim * sizeof *y);
         else
-            write_kv(p, row, head, is_v, y);
+            fwd_kv_write(f, row, (struct fwd_kv){p->layer, head, is_v}, y);
     }
 }
 
@@ -405,17 +387,22 @@ static int reserve_rows(struct forward *f, int rows, struct err *e)
 static void carve_threads(struct carve *c, const struct forward *f, struct fwd_thread *t, int n)
 {
     const struct model_params *p = &f->m->params;
-    const size_t dim = (size_t)p->head_dim, q = (size_t)f->tile_queries;
+    const size_t dim = (size_t)p->head_dim, q = (size_t)f->tile_queries,
+                 n_scales = (size_t)kv_n_scales(p->head_dim);
     size_t tile = 2 * 16 * FWD_GROUPS;
     tile = tile < dim ? dim : tile;
     for (int i = 0; i < n; i++, t++) {
-        struct fwd_thread w;
+        struct fwd_thread w = {0};
         w.tile = carve(c, FWD_ROWS * tile, sizeof(float));
         w.row = carve(c, fwd_round((size_t)p->n_embd, 32), sizeof(float));
         w.q = carve(c, q * dim, sizeof(float));
         w.acc = carve(c, q * dim, sizeof(float));
         w.acc2 = carve(c, q * dim, sizeof(float));
-        w.expanded = carve(c, 64 * dim, sizeof(float));
+        if (f->kv.type == KV_Q8_0) {
+            w.q8 = carve(c, q * n_scales, 32);
+            w.qb = carve(c, q * n_scales, sizeof *w.qb);
+        }
+        w.expanded = carve(c, attn_scratch(p->head_dim, f->tile_queries), sizeof(float));
         w.m = carve(c, 4 * q, sizeof(float));
         w.l = w.m ? w.m + q : NULL;
         w.m2 = w.m ? w.m + 2 * q : NULL;
@@ -439,11 +426,9 @@ size_t forward_pass_bytes(const struct forward *f, int n_rows)
 
 static int check_shape(const struct model_params *p, const struct kv_shape *kv, struct err *e)
 {
-    if (kv->type != KV_F16)
-        return err_set(e, ERR_UNSUPPORTED, "KV type: only f16 is supported");
-    if (p->head_dim % 16 != 0 || p->head_dim < 16 || p->head_dim > 256)
-        return err_set(e, ERR_UNSUPPORTED, "head dimension %d: must be a multiple of 16 up to 256",
-                       p->head_dim);
+    if (p->head_dim % 16 != 0 || p->head_dim < 16 || p->head_dim > FWD_HEAD_DIM)
+        return err_set(e, ERR_UNSUPPORTED, "head dimension %d: must be a multiple of 16 up to %d",
+                       p->head_dim, FWD_HEAD_DIM);
     if (p->n_kv_heads < 1 || p->n_heads % p->n_kv_heads != 0)
         return err_set(e, ERR_UNSUPPORTED, "%d heads on %d KV heads: must be a multiple",
                        p->n_heads, p->n_kv_heads);

@@ -123,11 +123,28 @@ static void run_span(const struct attn_step *st, const struct fwd_tile *t, int k
     for (int i = 0; i < a->n_blocks; i++)
         kv[i] = last->seq->blocks[block0 + i]->data + kv_k_offset(&f->kv, st->layer, kv_head);
     a->kv = kv;
-    f->k->attn_span(a);
+    f->k->attn_span[f->kv.type](a);
     a->kv = NULL;
 }
 
-/* Copies the tile's queries of one KV head side by side. */
+/* The gathered queries as int8; the last 16 of a head dimension that isn't a multiple of 32 with 16
+ * zeros. */
+static void quantize_queries(const struct forward *f, int n_q, struct fwd_thread *th)
+{
+    const int dim = f->m->params.head_dim, n = kv_n_scales(dim), whole = dim / 32;
+    for (int i = 0; i < n_q; i++) {
+        const float *q = th->q + (size_t)i * (size_t)dim;
+        int8_t *q8 = th->q8 + (size_t)(i * n) * 32;
+        f->k->quantize(q, whole, q8, th->qb + i * n);
+        if (whole < n) {
+            float padded[32] = {0};
+            memcpy(padded, q + 32 * whole, 16 * sizeof *q);
+            f->k->quantize(padded, 1, q8 + 32 * whole, th->qb + i * n + whole);
+        }
+    }
+}
+
+/* Copies the tile's queries of one KV head side by side, as the KV type's kernel wants them. */
 static void gather(const struct forward *f, const struct fwd_tile *t, int kv_head,
                    struct fwd_thread *th)
 {
@@ -141,6 +158,8 @@ static void gather(const struct forward *f, const struct fwd_tile *t, int kv_hea
         for (int h = 0; h < g; h++)
             th->pos[r * g + h] = f->s.rows[t->row0 + r].pos;
     }
+    if (f->kv.type == KV_Q8_0)
+        quantize_queries(f, t->n_rows * g, th);
 }
 
 /* Merges the newest span's states into the running ones, for the queries that see any of it. */
@@ -165,8 +184,13 @@ static void attn_item(void *ctx, int item, int thread)
     const struct fwd_tile *t = &f->s.tiles[it->tile];
     const int g = n_shared(f), dim = f->m->params.head_dim, n_q = t->n_rows * g;
     gather(f, t, it->kv_head, th);
-    struct attn_span a = {
-        .head_dim = dim, .n_q = n_q, .q = th->q, .pos = th->pos, .scratch = th->expanded};
+    struct attn_span a = {.head_dim = dim,
+                          .n_q = n_q,
+                          .q = th->q,
+                          .q8 = th->q8,
+                          .qb = th->qb,
+                          .pos = th->pos,
+                          .scratch = th->expanded};
     if (it->span >= 0) {
         const size_t i = (size_t)t->state0 +
                          (size_t)(it->span * f->m->params.n_kv_heads + it->kv_head) * (size_t)n_q;

@@ -1,7 +1,9 @@
-/* Between forward.c (the pass), forward_attn.c (attention's plan and steps) and forward_probe.c.
- * Nobody else includes it. */
+/* Between forward.c (the pass), forward_attn.c (attention's plan and steps), forward_kv.c (writing
+ * keys and values) and forward_probe.c. Nobody else includes it. */
 #ifndef HEARTH_ENGINE_FORWARD_IMPL_H
 #define HEARTH_ENGINE_FORWARD_IMPL_H
+
+#include <stdbool.h>
 
 #include "engine/forward.h"
 #include "engine/kernels.h"
@@ -16,6 +18,8 @@
  * too few tiles for the threads. */
 #define FWD_QUERIES 96
 #define FWD_QUERIES_MIN 24
+/* The largest head dimension. */
+#define FWD_HEAD_DIM 256
 
 /* A row of the pass: one position of one sequence. */
 struct fwd_row {
@@ -43,7 +47,9 @@ struct fwd_thread {
     float *q;               /* [queries, head_dim] */
     float *acc, *acc2;      /* [queries, head_dim] */
     float *m, *l, *m2, *l2; /* [queries] */
-    float *expanded;        /* [64, head_dim] */
+    int8_t *q8;             /* Q8_0: [queries, n_scales · 32], and their scales */
+    struct act_block *qb;
+    float *expanded;        /* [attn_scratch] */
     int *pos;               /* [queries] */
 };
 
@@ -94,6 +100,14 @@ static inline void fwd_run(struct forward *f, pool_fn fn, void *ctx, int n_items
 int fwd_attn_plan(struct forward *f, struct err *e) MUST_USE;
 /* Attention of a layer for all rows: f->s.q → f->s.q, and into f->s.att for the matrix `o`. */
 void fwd_attn(struct forward *f, int layer);
+/* Which K or V of a position. */
+struct fwd_kv {
+    int layer, kv_head;
+    bool is_v;
+};
+/* Rounds one head of one position, x [head_dim], to the KV type and puts it into its block. */
+void fwd_kv_write(const struct forward *f, const struct fwd_row *row, struct fwd_kv at,
+                  const float *x);
 /* Columns [col0, col0 + n) of a row; multiples of 32 when they are to be quantised. */
 struct fwd_slice {
     int row, col0, n;

@@ -10,6 +10,7 @@
 #include "engine/forward_impl.h"
 
 enum { PROBE_ROWS = 4, PROBE_IN = 256, PROBE_OUT = 32, PROBE_QUERIES = 5, PROBE_DIM = 32 };
+_Static_assert(PROBE_DIM == 32, "a row of the probe's heads is one block of int8");
 
 /* −1 … 1, of a fixed sequence. */
 static void fill(uint32_t *seed, float *x, int n)
@@ -73,12 +74,43 @@ static void probe_elements(struct probe *p)
     hash_add(&p->h, y, sizeof y);
 }
 
+static void probe_span(struct probe *p, enum kv_type type, const struct attn_span *given)
+{
+    float acc[PROBE_QUERIES * PROBE_DIM], out[PROBE_DIM], m[PROBE_QUERIES], l[PROBE_QUERIES];
+    struct attn_span a = *given;
+    a.m = m, a.l = l, a.acc = acc;
+    p->k->attn_span[type](&a);
+    p->k->attn_merge(&m[0], &l[0], acc, (float[2]){m[1], l[1]}, acc + PROBE_DIM, PROBE_DIM);
+    p->k->attn_finish(l[0], acc, PROBE_DIM, out);
+    hash_add(&p->h, acc, sizeof acc);
+    hash_add(&p->h, m, sizeof m);
+    hash_add(&p->h, l, sizeof l);
+    hash_add(&p->h, out, sizeof out);
+}
+
+/* A block of Q8_0: K and V of random int8 and their scales, each as the kernels make them. */
+static void fill_q8(struct probe *p, float *x, unsigned char *block)
+{
+    int8_t q[32 * PROBE_DIM];
+    struct act_block b[PROBE_DIM];
+    float d[32];
+    for (int i = 0; i < 2; i++, block += 32 * PROBE_DIM + 64) {
+        fill(&p->seed, x, 32 * PROBE_DIM);
+        p->k->quantize(x, PROBE_DIM, q, b);
+        for (int k = 0; k < 32; k++)
+            d[k] = b[k].d;
+        memcpy(block, q, sizeof q);
+        p->k->to_f16(d, 32, (uint16_t *)(block + sizeof q));
+    }
+}
+
 static void probe_attention(struct probe *p)
 {
-    static _Thread_local uint16_t kv[2][64 * PROBE_DIM];
-    static _Thread_local float values[64 * PROBE_DIM], expanded[64 * PROBE_DIM];
-    float q[PROBE_QUERIES * PROBE_DIM], acc[PROBE_QUERIES * PROBE_DIM], out[PROBE_DIM],
-        m[PROBE_QUERIES], l[PROBE_QUERIES];
+    static _Thread_local _Alignas(64) uint16_t kv[2][64 * PROBE_DIM];
+    static _Thread_local _Alignas(64) float values[64 * PROBE_DIM], scratch[80 * PROBE_DIM];
+    float q[PROBE_QUERIES * PROBE_DIM];
+    int8_t q8[PROBE_QUERIES * PROBE_DIM];
+    struct act_block qb[PROBE_QUERIES];
     const unsigned char *blocks[2] = {(const unsigned char *)kv[0], (const unsigned char *)kv[1]};
     const int pos[PROBE_QUERIES] = {40, 41, 42, 43, 44};
     for (int i = 0; i < 2; i++) {
@@ -86,22 +118,20 @@ static void probe_attention(struct probe *p)
         p->k->to_f16(values, 64 * PROBE_DIM, kv[i]);
     }
     fill(&p->seed, q, PROBE_QUERIES * PROBE_DIM);
-    p->k->attn_span(&(struct attn_span){.head_dim = PROBE_DIM,
-                                        .n_q = PROBE_QUERIES,
-                                        .q = q,
-                                        .pos = pos,
-                                        .n_blocks = 2,
-                                        .kv = blocks,
-                                        .m = m,
-                                        .l = l,
-                                        .acc = acc,
-                                        .scratch = expanded});
-    p->k->attn_merge(&m[0], &l[0], acc, (float[2]){m[1], l[1]}, acc + PROBE_DIM, PROBE_DIM);
-    p->k->attn_finish(l[0], acc, PROBE_DIM, out);
-    hash_add(&p->h, acc, sizeof acc);
-    hash_add(&p->h, m, sizeof m);
-    hash_add(&p->h, l, sizeof l);
-    hash_add(&p->h, out, sizeof out);
+    p->k->quantize(q, PROBE_QUERIES, q8, qb);
+    const struct attn_span a = {.head_dim = PROBE_DIM,
+                                .n_q = PROBE_QUERIES,
+                                .q = q,
+                                .q8 = q8,
+                                .qb = qb,
+                                .pos = pos,
+                                .n_blocks = 2,
+                                .kv = blocks,
+                                .scratch = scratch};
+    probe_span(p, KV_F16, &a);
+    for (int i = 0; i < 2; i++)
+        fill_q8(p, values, (unsigned char *)kv[i]);
+    probe_span(p, KV_Q8_0, &a);
 }
 
 /* Three rows of the rotation table: it comes from the C library's sin and cos. */

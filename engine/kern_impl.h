@@ -9,6 +9,7 @@
 #include "engine/kern_impl_gemm.h"
 #include "engine/kern_impl_float.h"
 #include "engine/kern_impl_attn.h"
+#include "engine/kern_impl_attn_q8.h"
 
 const struct kernels KERN_TABLE = {
     .name = KERN_NAME,
@@ -31,7 +32,7 @@ const struct kernels KERN_TABLE = {
     .add = add,
     .to_f16 = to_f16,
     .exp = exp_all,
-    .attn_span = attn_span,
+    .attn_span = {[KV_F16] = attn_span_f16, [KV_Q8_0] = attn_span_q8},
     .attn_merge = attn_merge,
     .attn_finish = attn_finish,
 };

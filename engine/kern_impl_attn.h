@@ -1,5 +1,6 @@
 /*
- * Attention over one span of KV blocks. Part of kern_impl.h.
+ * Attention over one span of F16 KV blocks, and what every KV type's has in common. Part of
+ * kern_impl.h.
  *
  *   scores  s[pos]  = Σ_dim q[dim] · K[dim][pos]         lanes are positions, one chain over dim
  *   m' = max(m, s), c = exp(m − m'), p = exp(s − m')     per block of 32
@@ -270,7 +271,7 @@ V_OUT void attn_few_values(const struct attn_span *a, const struct attn_few *w)
     }
 }
 
-static void attn_span(const struct attn_span *a)
+static void attn_span_f16(const struct attn_span *a)
 {
     struct attn_few w;
     memset(a->acc, 0, (size_t)a->n_q * (size_t)a->head_dim * sizeof *a->acc);

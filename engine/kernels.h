@@ -14,7 +14,8 @@
  *   4. Activations are quantised per row and 32 columns: d = max|x| / 127, q = nearest-even(x ·
  *      (127 / max|x|)) within ±127, d kept as F32.
  *   5. Attention works by spans of 256 positions, each from an empty (m, l, acc), block by block;
- *      spans merge in ascending order. A masked position is an exact identity.
+ *      spans merge in ascending order. A masked position is an exact identity. Q8_0's products are
+ *      exact integer sums of a block (kern_impl_attn_q8.h).
  *   6. Round to nearest, subnormals kept: numerics_enter() before, numerics_leave() after, on every
  *      thread.
  *
@@ -29,6 +30,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "engine/kv.h"
 #include "engine/mat.h"
 
 /* What a row's 32 activations were quantised by. */
@@ -67,15 +69,23 @@ struct gemm {
 struct attn_span {
     int head_dim;
     int n_q;
-    const float *q;    /* [n_q, head_dim], scaled */
+    const float *q;    /* [n_q, head_dim], scaled. F16 only */
+    const int8_t *q8;  /* Q8_0: the same, quantised per 32 dims (`quantize`), [n_q, n_scales · 32],
+                        * zeros past head_dim */
+    const struct act_block *qb; /* Q8_0: [n_q, n_scales] */
     const int *pos;    /* [n_q]: positions up to and with this one are seen */
     int pos0;          /* of the span: a multiple of 256 */
     int n_blocks;      /* 1 … 8 */
-    const unsigned char *const *kv; /* [n_blocks]: K[head_dim][32] then V[32][head_dim], F16 */
+    const unsigned char *const *kv; /* [n_blocks]: K and V of the head, as kv.h has them */
     float *m, *l;      /* [n_q] written: maximum and Σ exp */
     float *acc;        /* [n_q, head_dim] written: Σ exp · v */
-    float *scratch;    /* [64 · head_dim] */
+    float *scratch;    /* [attn_scratch(head_dim, n_q)], 64-byte aligned */
 };
+
+static inline size_t attn_scratch(int head_dim, int n_q)
+{
+    return 64 * (size_t)head_dim + (size_t)n_q * (size_t)kv_n_scales(head_dim) * 16;
+}
 
 /* m of a span that has seen nothing. Not −inf: −inf − −inf is NaN. A masked score lies far below
  * it. */
@@ -97,7 +107,7 @@ struct kernels {
     void (*to_f16)(const float *x, int n, uint16_t *y); /* n a multiple of 16 */
     void (*exp)(const float *x, int n, float *y);       /* n a multiple of 16; for tests and the
                                                          * numerics probe */
-    void (*attn_span)(const struct attn_span *a);
+    void (*attn_span[KV_N_TYPES])(const struct attn_span *a);
     /* Merges a later span's (m2, l2, acc2) into (m, l, acc). */
     void (*attn_merge)(float *m, float *l, float *acc, const float *later_ml, const float *acc2,
                        int head_dim);

@@ -21,6 +21,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -80,6 +81,30 @@ static bool mul_fits(size_t a, size_t b, size_t *ret)
     return true;
 }
 
+/* Of one position's K or V. */
+static size_t q8_scale_bytes(int head_dim)
+{
+    return (size_t)kv_n_scales(head_dim) * F16_BYTES;
+}
+
+static const char *const type_names[KV_N_TYPES] = {[KV_F16] = "f16", [KV_Q8_0] = "q8_0"};
+
+const char *kv_type_name(enum kv_type type)
+{
+    return (unsigned)type < KV_N_TYPES ? type_names[type] : "?";
+}
+
+bool kv_type_find(const char *name, enum kv_type *ret)
+{
+    for (int i = 0; i < KV_N_TYPES; i++) {
+        if (strcasecmp(name, type_names[i]) == 0) {
+            *ret = (enum kv_type)i;
+            return true;
+        }
+    }
+    return false;
+}
+
 int kv_shape_init(struct kv_shape *ret, enum kv_type type, int n_layers, int n_kv_heads,
                   int head_dim, struct err *e)
 {
@@ -89,17 +114,25 @@ int kv_shape_init(struct kv_shape *ret, enum kv_type type, int n_layers, int n_k
             "KV shape of %d layers, %d KV heads, head dimension %d: each must be at least 1",
             n_layers, n_kv_heads, head_dim);
     }
-    if (type != KV_F16) {
-        return err_set(e, ERR_UNSUPPORTED, "KV type %s is not implemented (f16 is)",
-                       type == KV_Q8_0 ? "q8_0" : "unknown");
+    if (type != KV_F16 && type != KV_Q8_0) {
+        return err_set(e, ERR_UNSUPPORTED, "KV type %d is unknown (f16 and q8_0 are known)",
+                       (int)type);
+    }
+    if (type == KV_Q8_0 && head_dim % 16 != 0) {
+        return err_set(e, ERR_UNSUPPORTED,
+                       "KV type q8_0 with head dimension %d: it takes multiples of 16 (f16 takes "
+                       "any)",
+                       head_dim);
     }
     struct kv_shape s = {.type = type,
                          .n_layers = n_layers,
                          .n_kv_heads = n_kv_heads,
                          .head_dim = head_dim,
                          .n_sections = 1};
-    /* K and V of a head: 128 bytes a dimension, so every size is a multiple of 64. */
-    if (!mul_fits((size_t)head_dim, (size_t)2 * KV_BLOCK * F16_BYTES, &s.head_bytes) ||
+    /* K and V of a head, 32 positions each: every size is a multiple of 64. */
+    const size_t position = type == KV_F16 ? (size_t)head_dim * F16_BYTES
+                                           : (size_t)head_dim + q8_scale_bytes(head_dim);
+    if (!mul_fits(position, (size_t)2 * KV_BLOCK, &s.head_bytes) ||
         !mul_fits(s.head_bytes, (size_t)n_kv_heads, &s.layer_bytes) ||
         !mul_fits(s.layer_bytes, (size_t)n_layers, &s.block_bytes)) {
         return err_set(
@@ -321,28 +354,53 @@ void kv_unref(struct kv_block *b)
 }
 
 /*
- * Copies positions [0, n) of `src` (NULL: leaves them) and zeroes the rest, in K's rows (one a head
- * dimension, 32 positions each) and in V's (one a position).
+ * What a head consists of, whatever its type: planes of rows of 32 elements, one a position.
+ *
+ *     F16    K: head_dim rows of 2 bytes an element        V: one row of 2 · head_dim
+ *     Q8_0   K: head_dim / 4 of 4, n_scales of 2           V: one of head_dim, n_scales of 2
  */
+struct plane {
+    size_t n_rows, element;
+};
+
+static int head_planes(const struct kv_shape *s, struct plane ret[4])
+{
+    const size_t dim = (size_t)s->head_dim, n_scales = (size_t)kv_n_scales(s->head_dim);
+    if (s->type == KV_F16) {
+        ret[0] = (struct plane){dim, F16_BYTES};
+        ret[1] = (struct plane){1, dim * F16_BYTES};
+        return 2;
+    }
+    ret[0] = (struct plane){dim / 4, 4};
+    ret[1] = (struct plane){n_scales, F16_BYTES};
+    ret[2] = (struct plane){1, dim};
+    ret[3] = (struct plane){n_scales, F16_BYTES};
+    return 4;
+}
+
+/* A plane's positions [0, n) of `src` (NULL: leaves them); the rest becomes zero. */
+static void plane_cut(unsigned char *dst, const unsigned char *src, struct plane p, int n)
+{
+    const size_t row = KV_BLOCK * p.element, used = (size_t)n * p.element;
+    for (size_t at = 0; at < p.n_rows * row; at += row) {
+        if (src) {
+            memcpy(dst + at, src + at, used);
+        }
+        memset(dst + at + used, 0, row - used);
+    }
+}
+
 static void block_cut(struct kv_block *dst, const struct kv_block *src, int n)
 {
+    struct plane planes[4];
     const struct kv_shape *s = &dst->pool->shape;
-    const size_t k_row = KV_BLOCK * F16_BYTES, k_used = (size_t)n * F16_BYTES;
-    const size_t v_bytes = s->head_bytes / 2, v_used = (size_t)n * (size_t)s->head_dim * F16_BYTES;
+    const int n_planes = head_planes(s, planes);
 
-    for (size_t at = 0; at < s->block_bytes; at += s->head_bytes) {
-        for (int d = 0; d < s->head_dim; d++) {
-            const size_t row = at + (size_t)d * k_row;
-            if (src) {
-                memcpy(dst->data + row, src->data + row, k_used);
-            }
-            memset(dst->data + row + k_used, 0, k_row - k_used);
+    for (size_t at = 0; at < s->block_bytes;) {
+        for (int i = 0; i < n_planes; i++) {
+            plane_cut(dst->data + at, src ? src->data + at : NULL, planes[i], n);
+            at += planes[i].n_rows * planes[i].element * KV_BLOCK;
         }
-        const size_t v = at + v_bytes;
-        if (src) {
-            memcpy(dst->data + v, src->data + v, v_used);
-        }
-        memset(dst->data + v + v_used, 0, v_bytes - v_used);
     }
     dst->is_raw = false;
 }

@@ -2,8 +2,16 @@
  * KV blocks: the unit in which what the model has read is held, shared, cached and (later) written
  * to disk.
  *
- *   block = 32 positions, all layers (F16: 2 bytes each):
- *           [layer][kv_head]{ K[head_dim][32 pos], V[32 pos][head_dim] }
+ *   block = 32 positions, all layers:
+ *           [layer][kv_head]{ K, V }        K and V of a head take the same number of bytes
+ *
+ *     F16   K [head_dim][32 pos] halves
+ *           V [32 pos][head_dim] halves
+ *     Q8_0  K [head_dim / 4][32 pos][4] int8, then its scales [head_dim / 32][32 pos], F16
+ *           V [32 pos][head_dim] int8, then its scales [head_dim / 32][32 pos], F16
+ *           value = scale · int8; a scale belongs to 32 (at the end: 16) dimensions of one
+ *           position, never to several positions: a position's bytes depend on nothing but its own
+ *           values, so a block's don't on how it was filled
  *
  * K is transposed so that a score needs no horizontal sum (lane = position); V's lanes are head
  * dimensions. Bytes of positions not yet written are zero, always: 0 × stale NaN is NaN, and stale
@@ -36,6 +44,7 @@
 #define KV_SPAN 8   /* blocks an attention span: 256 positions */
 
 enum kv_type { KV_F16, KV_Q8_0 };
+#define KV_N_TYPES 2
 
 /* The shape of every block of a model. Sections (full | sliding window | state) come with the
  * models that need them: `n_sections` is 1 until then. */
@@ -48,8 +57,8 @@ struct kv_shape {
     size_t block_bytes; /* layer_bytes * n_layers, a multiple of 64 */
 };
 
-/* Fills the derived sizes; ERR_INVAL for counts < 1, ERR_UNSUPPORTED for a type not implemented,
- * ERR_LIMIT on overflow. */
+/* Fills the derived sizes; ERR_INVAL for counts < 1, ERR_UNSUPPORTED for an unknown type or a head
+ * dimension that Q8_0 can't hold (it takes multiples of 16), ERR_LIMIT on overflow. */
 int kv_shape_init(struct kv_shape *ret, enum kv_type type, int n_layers, int n_kv_heads,
                   int head_dim, struct err *e) MUST_USE;
 
@@ -100,7 +109,12 @@ void kv_block_copy(struct kv_block *dst, const struct kv_block *src, int n_posit
 /* Zeroes positions [n, 32). */
 void kv_block_zero_from(struct kv_block *b, int n_positions);
 
-/* Element offsets in bytes from block data, for the engine and for tests. F16 only. */
+/* "f16", "q8_0": as options and reports name it. */
+const char *kv_type_name(enum kv_type type);
+/* The type of that name, in any case; false: none. */
+bool kv_type_find(const char *name, enum kv_type *ret) MUST_USE;
+
+/* Where K and V of a head begin, in bytes from block data, for the engine and for tests. */
 static inline size_t kv_k_offset(const struct kv_shape *s, int layer, int kv_head)
 {
     return (size_t)layer * s->layer_bytes + (size_t)kv_head * s->head_bytes;
@@ -108,6 +122,15 @@ static inline size_t kv_k_offset(const struct kv_shape *s, int layer, int kv_hea
 static inline size_t kv_v_offset(const struct kv_shape *s, int layer, int kv_head)
 {
     return kv_k_offset(s, layer, kv_head) + s->head_bytes / 2;
+}
+/* Q8_0: scales a position has in each of K and V, and where they follow the int8. */
+static inline int kv_n_scales(int head_dim)
+{
+    return (head_dim + 31) / 32;
+}
+static inline size_t kv_scales_offset(int head_dim)
+{
+    return (size_t)head_dim * KV_BLOCK;
 }
 
 /*

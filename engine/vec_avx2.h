@@ -324,4 +324,123 @@ V_FN void v_block_s8_scaled(const uint8_t *w, const int8_t *scale, const int8_t 
     *s2 = (v16i){a2, b2};
 }
 
+/*
+ * Q8_0 keys and values against 16-bit factors, in exact integer sums. Pairs of products are added
+ * by one instruction (two a cycle, each twice as wide as a multiply-add of floats), so int8 is
+ * widened to 16 bits rather than multiplied as bytes: at 8 × 8 bits each pair needs two more
+ * instructions for its sign and its width.
+ */
+#define VX_MADD(acc, w, x)                                                                      \
+    do {                                                                                        \
+        acc = _mm256_add_epi32(acc, _mm256_madd_epi16(w, x));                                   \
+        V_KEEP(acc);                                                                            \
+    } while (0)
+V_FN __m256i vx_pair(const int16_t *p)
+{
+    int32_t x;
+    memcpy(&x, p, 4);
+    return _mm256_set1_epi32(x);
+}
+
+/* Rounds to nearest even; within ±32767. */
+V_FN void v_to_s16(int16_t *p, v16f x)
+{
+    const __m256i w = _mm256_packs_epi32(_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b));
+    _mm256_storeu_si256((__m256i *)p, _mm256_permute4x64_epi64(w, 0xd8));
+}
+
+/* 16 positions × 4 dims of K, byte 4 c + i: dim i of position c → pairs (0, 2) of all positions at
+ * ret, pairs (1, 3) at ret + step. */
+V_FN void v_open_k(const int8_t *k, int16_t *ret, size_t step)
+{
+    for (int i = 0; i < 2; i++) {
+        const __m256i w = vx_bytes(k + 32 * i);
+        _mm256_storeu_si256((__m256i *)(ret + 16 * i),
+                            _mm256_srai_epi16(_mm256_slli_epi16(w, 8), 8));
+        _mm256_storeu_si256((__m256i *)(ret + step + 16 * i), _mm256_srai_epi16(w, 8));
+    }
+}
+
+/* 16 dims of two positions of V → 16 pairs (v0, v1). */
+V_FN void v_open_v(const int8_t *v0, const int8_t *v1, int16_t *ret)
+{
+    const __m128i x = _mm_loadu_si128((const __m128i *)v0),
+                  y = _mm_loadu_si128((const __m128i *)v1);
+    _mm256_storeu_si256((__m256i *)ret, _mm256_cvtepi8_epi16(_mm_unpacklo_epi8(x, y)));
+    _mm256_storeu_si256((__m256i *)(ret + 16), _mm256_cvtepi8_epi16(_mm_unpackhi_epi8(x, y)));
+}
+
+/* One step of a pair: columns wa (0 – 7) and wb (8 – 15) times each row's pair at x. */
+#define VX_PAIR(wa, wb, x)                                                                      \
+    do {                                                                                        \
+        __m256i t = vx_pair(x);                                                                 \
+        VX_MADD(a0, wa, t);                                                                     \
+        VX_MADD(b0, wb, t);                                                                     \
+        if (rows > 1) {                                                                         \
+            t = vx_pair((x) + ldx);                                                             \
+            VX_MADD(a1, wa, t);                                                                 \
+            VX_MADD(b1, wb, t);                                                                 \
+        }                                                                                       \
+        if (rows > 2) {                                                                         \
+            t = vx_pair((x) + 2 * ldx);                                                         \
+            VX_MADD(a2, wa, t);                                                                 \
+            VX_MADD(b2, wb, t);                                                                 \
+        }                                                                                       \
+    } while (0)
+#define VX_SUMS()                                                                               \
+    do {                                                                                        \
+        *s0 = (v16i){a0, b0};                                                                   \
+        *s1 = (v16i){a1, b1};                                                                   \
+        *s2 = (v16i){a2, b2};                                                                   \
+    } while (0)
+
+/* s_r[lane] = Σ over n pairs: 16 lanes of pairs at w, the next ones `step` behind, times the pairs
+ * of row r, x + r · ldx. */
+V_FN void v_dot_s16(const int16_t *w, size_t step, const int16_t *x, size_t ldx, int n,
+                    const int rows, v16i *s0, v16i *s1, v16i *s2)
+{
+    __m256i a0 = _mm256_setzero_si256(), b0 = a0, a1 = a0, b1 = a0, a2 = a0, b2 = a0;
+    for (int j = 0; j < n; j++, w += step) {
+        const __m256i wa = vx_bytes(w), wb = vx_bytes(w + 16);
+        VX_PAIR(wa, wb, x + 2 * j);
+    }
+    VX_SUMS();
+}
+
+/* The same from K as it is stored: 16 positions × 4 n dims, 128 bytes from four dims to the next. A
+ * line of `ahead` is fetched with each. */
+V_FN void v_dot_k(const int8_t *k, const int8_t *ahead, const int16_t *x, size_t ldx, int n,
+                  const int rows, v16i *s0, v16i *s1, v16i *s2)
+{
+    __m256i a0 = _mm256_setzero_si256(), b0 = a0, a1 = a0, b1 = a0, a2 = a0, b2 = a0;
+    for (int j = 0; j < n; j++) {
+        const __m256i wa = vx_bytes(k + 128 * j), wb = vx_bytes(k + 128 * j + 32);
+        _mm_prefetch((const char *)ahead + 128 * j, _MM_HINT_T0);
+        __m256i ea = _mm256_srai_epi16(_mm256_slli_epi16(wa, 8), 8),
+                eb = _mm256_srai_epi16(_mm256_slli_epi16(wb, 8), 8);
+        VX_PAIR(ea, eb, x + 4 * j);
+        ea = _mm256_srai_epi16(wa, 8);
+        eb = _mm256_srai_epi16(wb, 8);
+        VX_PAIR(ea, eb, x + 4 * j + 2);
+    }
+    VX_SUMS();
+}
+
+/* And from V as it is stored: 16 dims of 32 positions, dim bytes apart. */
+V_FN void v_dot_v(const int8_t *v, const int8_t *ahead, size_t dim, const int16_t *x, size_t ldx,
+                  const int rows, v16i *s0, v16i *s1, v16i *s2)
+{
+    __m256i a0 = _mm256_setzero_si256(), b0 = a0, a1 = a0, b1 = a0, a2 = a0, b2 = a0;
+    for (int j = 0; j < 32; j += 2, v += 2 * dim, ahead += 2 * dim) {
+        const __m128i y0 = _mm_loadu_si128((const __m128i *)v),
+                      y1 = _mm_loadu_si128((const __m128i *)(v + dim));
+        _mm_prefetch((const char *)ahead, _MM_HINT_T0);
+        _mm_prefetch((const char *)ahead + dim, _MM_HINT_T0);
+        const __m256i wa = _mm256_cvtepi8_epi16(_mm_unpacklo_epi8(y0, y1)),
+                      wb = _mm256_cvtepi8_epi16(_mm_unpackhi_epi8(y0, y1));
+        VX_PAIR(wa, wb, x + j);
+    }
+    VX_SUMS();
+}
+
 #endif

@@ -210,4 +210,69 @@ V_FN void v_block_s8_scaled(const uint8_t *w, const int8_t *scale, const int8_t 
         *s2 = vc_row_s8_scaled(w, scale, x + 2 * ldx);
 }
 
+/* ---- Q8_0 keys and values: see vec_avx2.h for the layouts ---- */
+
+V_FN void v_to_s16(int16_t *p, v16f x)
+{
+    for (int i = 0; i < 16; i++) { /* 1.5 · 2^23 leaves the nearest even integer in the low bits */
+        const float t = x.v[i] + 0x1.8p23f;
+        int32_t bits;
+        memcpy(&bits, &t, sizeof bits);
+        p[i] = (int16_t)(bits - 0x4b400000);
+    }
+}
+
+V_FN void v_open_k(const int8_t *k, int16_t *ret, size_t step)
+{
+    for (int c = 0; c < 16; c++, k += 4) {
+        ret[2 * c] = k[0], ret[2 * c + 1] = k[2];
+        ret[step + 2 * (size_t)c] = k[1], ret[step + 2 * (size_t)c + 1] = k[3];
+    }
+}
+
+V_FN void v_open_v(const int8_t *v0, const int8_t *v1, int16_t *ret)
+{
+    for (int i = 0; i < 16; i++)
+        ret[2 * i] = v0[i], ret[2 * i + 1] = v1[i];
+}
+
+V_FN v16i vc_row_s16(const int16_t *w, size_t step, const int16_t *x, int n)
+{
+    v16i s = {{0}};
+    for (int j = 0; j < n; j++, w += step, x += 2)
+        for (int c = 0; c < 16; c++)
+            s.v[c] += w[2 * c] * x[0] + w[2 * c + 1] * x[1];
+    return s;
+}
+
+V_FN void v_dot_s16(const int16_t *w, size_t step, const int16_t *x, size_t ldx, int n,
+                    const int rows, v16i *s0, v16i *s1, v16i *s2)
+{
+    *s0 = vc_row_s16(w, step, x, n);
+    if (rows > 1)
+        *s1 = vc_row_s16(w, step, x + ldx, n);
+    if (rows > 2)
+        *s2 = vc_row_s16(w, step, x + 2 * ldx, n);
+}
+
+V_FN void v_dot_k(const int8_t *k, const int8_t *ahead, const int16_t *x, size_t ldx, int n,
+                  const int rows, v16i *s0, v16i *s1, v16i *s2)
+{
+    int16_t w[16 * 32];
+    (void)ahead;
+    for (int j = 0; j < n; j++)
+        v_open_k(k + 128 * j, w + 64 * j, 32);
+    v_dot_s16(w, 32, x, ldx, 2 * n, rows, s0, s1, s2);
+}
+
+V_FN void v_dot_v(const int8_t *v, const int8_t *ahead, size_t dim, const int16_t *x, size_t ldx,
+                  const int rows, v16i *s0, v16i *s1, v16i *s2)
+{
+    int16_t w[16 * 32];
+    (void)ahead;
+    for (size_t j = 0; j < 16; j++)
+        v_open_v(v + 2 * j * dim, v + (2 * j + 1) * dim, w + 32 * j);
+    v_dot_s16(w, 32, x, ldx, 16, rows, s0, s1, s2);
+}
+
 #endif

@@ -70,8 +70,15 @@ static void shape_refuses_what_makes_no_sense_and_leaves_the_output(void **state
     before = s;
     assert_int_equal(kv_shape_init(&s, KV_F16, 0, 3, 64, &e), ERR_INVAL);
     assert_int_equal(kv_shape_init(&s, KV_F16, 1, -1, 64, &e), ERR_INVAL);
-    assert_int_equal(kv_shape_init(&s, KV_Q8_0, 1, 1, 64, &e), ERR_UNSUPPORTED);
+    assert_int_equal(kv_shape_init(&s, KV_N_TYPES, 1, 1, 64, &e), ERR_UNSUPPORTED);
+    for (int dim = 1; dim < 300; dim++) {
+        if (dim % 16) {
+            assert_int_equal(kv_shape_init(&s, KV_Q8_0, 1, 1, dim, &e), ERR_UNSUPPORTED);
+        }
+    }
     assert_non_null(strstr(e.text, "q8_0"));
+    assert_non_null(strstr(e.text, "299"));
+    assert_non_null(strstr(e.text, "f16"));
     assert_int_equal(kv_shape_init(&s, KV_F16, INT32_MAX, INT32_MAX, INT32_MAX, &e), ERR_LIMIT);
     assert_memory_equal(&s, &before, sizeof s);
 }

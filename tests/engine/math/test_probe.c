@@ -68,9 +68,10 @@ static void bent_exp(const float *x, int n, float *y)
     right->exp(x, n, y);
     bend(y);
 }
+static int bent_kv;
 static void bent_span(const struct attn_span *a)
 {
-    right->attn_span(a);
+    right->attn_span[bent_kv](a);
     bend(a->acc + a->n_q * a->head_dim - 1); /* the first query's are merged: it may round off */
 }
 static void bent_merge(float *m, float *l, float *acc, const float *later_ml, const float *acc2,
@@ -127,7 +128,9 @@ static void one_bit_of_any_kernel_is_another_model(void **state)
     CHECK(rope, bent_rope);
     CHECK(to_f16, bent_to_f16);
     CHECK(exp, bent_exp);
-    CHECK(attn_span, bent_span);
+    for (bent_kv = 0; bent_kv < KV_N_TYPES; bent_kv++) {
+        CHECK(attn_span[bent_kv], bent_span);
+    }
     CHECK(attn_merge, bent_merge);
     CHECK(attn_finish, bent_finish);
     forward_free(f);
