@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "daemon/config.h"
 #include "daemon/prepare.h"
@@ -224,6 +225,7 @@ int context_prepare(struct context *c, struct http_error *ret_error)
 {
     struct turn *t = c->t;
     struct before old = {.n_prefix = 0};
+    const int64_t began = clock_us();
     ids_init(&old.ids);
     t->params.context = c->strategy;
     int rc = load_and_render(c, 0, ret_error);
@@ -235,5 +237,6 @@ int context_prepare(struct context *c, struct http_error *ret_error)
     if (rc == 0)
         account(c, &old);
     ids_done(&old.ids);
+    t->stats.plan_us = clock_us() - began;
     return rc;
 }

@@ -25,6 +25,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "daemon/prepare.h"
 #include "daemon/resent_book.h"
@@ -357,19 +358,27 @@ static int resend(struct resent *s, struct http_error *ret)
     return rc;
 }
 
+static int window_of_list(struct resent *s, struct http_error *ret)
+{
+    const struct plan_budget budget = budget_of(s);
+    int rc = 0;
+    if (s->t->params.context != PLAN_ERROR) {
+        rc = prepare_render(s->h, s->t, ret);
+        if (rc)
+            return rc;
+        if ((int)s->t->prompt.n > plan_room(&budget))
+            return resend(s, ret);
+    }
+    rc = prepare_replies(s->h, s->t, ret);
+    return rc ? rc : prepare_prompt(s->h, s->t, ret);
+}
+
 int context_resent(struct history *h, struct turn *t, size_t n_before, struct http_error *ret_error)
 {
     struct resent s = {
         .h = h, .t = t, .n_before = n_before, .v = t->window.v, .n = t->window.n};
-    const struct plan_budget budget = budget_of(&s);
-    int rc = 0;
-    if (t->params.context != PLAN_ERROR) {
-        rc = prepare_render(h, t, ret_error);
-        if (rc)
-            return rc;
-        if ((int)t->prompt.n > plan_room(&budget))
-            return resend(&s, ret_error);
-    }
-    rc = prepare_replies(h, t, ret_error);
-    return rc ? rc : prepare_prompt(h, t, ret_error);
+    const int64_t began = clock_us();
+    const int rc = window_of_list(&s, ret_error);
+    t->stats.plan_us = clock_us() - began;
+    return rc;
 }

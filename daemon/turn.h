@@ -129,6 +129,7 @@ struct turn_stats {
     int64_t t_arrived, t_submitted, t_started, t_first, t_ended;
     /* prefill: t_started … t_first, decode: t_first … t_ended */
     int64_t restore_us, prefill_us, decode_us, saved_us;
+    int64_t plan_us; /* the history thread's, from the messages to the prompt; within the queue's */
     int n_cached, n_ram, n_disk, n_shared, n_computed;
     int n_yields;            /* times it gave its blocks back and resumed */
     /* The history thread's, by daemon/account.h. */

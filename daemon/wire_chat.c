@@ -94,6 +94,7 @@ static json *timings_of(const struct turn *t)
     int64_t t_first = s->t_first ? s->t_first : s->t_ended;
     json *o = json_object();
     json_set_num(o, "queue_ms", s->t_started ? wire_ms(s->t_started - s->t_arrived) : 0);
+    json_set_num(o, "plan_ms", wire_ms(s->plan_us));
     json_set_num(o, "restore_ms", wire_ms(s->restore_us));
     json_set_num(o, "prefill_ms", wire_ms(s->prefill_us));
     json_set_num(o, "ttft_ms", t_first ? wire_ms(t_first - s->t_arrived) : 0);

@@ -75,6 +75,7 @@ class Requests(unittest.TestCase):
             set(r["hearth"]["timings"]),
             {
                 "queue_ms",
+                "plan_ms",
                 "restore_ms",
                 "prefill_ms",
                 "ttft_ms",

@@ -83,6 +83,7 @@ class Object(Case):
             set(h["timings"]),
             {
                 "queue_ms",
+                "plan_ms",
                 "restore_ms",
                 "prefill_ms",
                 "ttft_ms",
