@@ -77,6 +77,7 @@ static int open_engine(struct work *w, uint64_t memory_bytes, struct err *e)
         .chat_template = c->chat_template,
         .isa = c->isa,
         .n_threads = c->threads,
+        .n_ctx = c->ctx > 0 ? c->ctx : DEFAULT_CTX,
         .kv_type = c->kv_type,
         .memory_bytes = memory_bytes,
         .fingerprint_cache = fingerprints,

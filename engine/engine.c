@@ -104,7 +104,6 @@ static int read_facts(struct engine *en, const struct gguf *g, struct err *e)
         rc = rc == ERR_NOTFOUND ? 0 : rc;
     }
     en->info.id = en->id;
-    en->info.arch = "llama";
     en->info.quant = file_type(type);
     en->info.file_bytes = gguf_file_bytes(g);
     return rc;
@@ -119,6 +118,8 @@ static void copy_params(struct engine_info *i, const struct model *m)
     i->n_kv_heads = m->params.n_kv_heads;
     i->head_dim = m->params.head_dim;
     i->n_ctx_train = m->params.n_ctx_train;
+    i->n_ctx = m->params.n_ctx;
+    i->arch = m->params.arch->name;
     i->n_params = m->n_params;
     i->weights_bytes = m->weights_bytes;
 }
@@ -132,14 +133,20 @@ static void make_fingerprint(struct engine *en)
     const int32_t shape[] = {p->n_vocab,     p->n_embd,        p->n_ff,     p->n_layers,
                              p->n_heads,     p->n_kv_heads,    p->head_dim, p->n_rot,
                              p->n_ctx_train, (int32_t)kv->type};
-    const float numbers[] = {p->rope_base, p->rope_scale, p->rms_eps};
+    const double numbers[] = {(double)p->rms_eps,        (double)p->embd_scale,
+                              (double)p->residual_scale, (double)p->attn_scale,
+                              (double)p->attn_cap,       (double)p->window,
+                              (double)p->window_period,  p->rope.base,
+                              p->rope.window_base,       p->rope.factor,
+                              p->rope.attn_factor,       (double)p->rope.scaling};
     uint8_t tokenizer[HASH_BYTES], numerics[HASH_BYTES];
     struct hash_state h;
 
     tok_fingerprint(en->tok, tokenizer);
     forward_numerics_probe(en->forward, numerics);
     hash_init(&h);
-    hash_add(&h, "hearth kv 1", 12);
+    hash_add(&h, "hearth kv 2", 12);
+    hash_add(&h, p->arch->name, strlen(p->arch->name) + 1);
     hash_add(&h, en->model->weights_hash, HASH_BYTES);
     hash_add(&h, tokenizer, sizeof tokenizer);
     hash_add(&h, shape, sizeof shape);
@@ -289,7 +296,7 @@ int engine_pass(struct engine *en, struct engine_part *parts, int n_parts, const
                 struct err *e)
 {
     assert(thread_is(THREAD_WORKER));
-    const int rc = common_check_parts(parts, n_parts, en->info.n_vocab, en->info.n_ctx_train, e);
+    const int rc = common_check_parts(parts, n_parts, en->info.n_vocab, en->info.n_ctx, e);
     return rc ? rc : forward_pass(en->forward, parts, n_parts, abort, e);
 }
 

@@ -29,6 +29,8 @@ struct engine_options {
     const char *chat_template; /* NULL, a family name, or a file's path */
     const char *isa;           /* NULL: the best this CPU has; "c", "avx2" */
     int n_threads;             /* 0: physical cores within affinity and cgroup quota */
+    int n_ctx;                 /* positions a sequence will have at most; 0: as the model was
+                                * trained for */
     enum kv_type kv_type;
     uint64_t memory_bytes;         /* 0: no check; else ERR_LIMIT when the weights alone exceed it,
                                 * said before anything is allocated */
@@ -44,12 +46,13 @@ struct engine_options {
 struct engine_info {
     const char *name;  /* general.name, else the file's stem */
     const char *id;    /* the file's stem: what /v1/models says */
-    const char *arch;  /* "llama" */
+    const char *arch;  /* "llama", "qwen2", … */
     const char *quant; /* "Q4_1" … by general.file_type, "?" if unknown */
     const char *isa;   /* kernels in use */
     int n_threads;
     int n_vocab, n_layers, n_embd, n_heads, n_kv_heads, head_dim;
     int n_ctx_train;
+    int n_ctx; /* what a sequence can have: n_ctx_train, or less if opened with less */
     uint64_t n_params;
     uint64_t file_bytes, weights_bytes; /* resident after loading */
     struct kv_shape kv;

@@ -98,37 +98,88 @@ void fwd_act_write(const struct forward *f, struct act *a, struct fwd_slice s, c
         memcpy(a->f + (size_t)s.row * a->ldf + s.col0, x, (size_t)s.n * sizeof *x);
 }
 
-/* o, down: x += y */
+struct row_step {
+    struct forward *f;
+    const float *weight;
+};
+
+#define ROWS_PER_ITEM 4
+
+static int n_row_items(const struct forward *f)
+{
+    return (f->n_rows + ROWS_PER_ITEM - 1) / ROWS_PER_ITEM;
+}
+
+/* The row behind an item's last. */
+static int row_end(const struct row_step *st, int item)
+{
+    const int end = (item + 1) * ROWS_PER_ITEM;
+    return end < st->f->n_rows ? end : st->f->n_rows;
+}
+
+/* o, down: x += y, or y by itself where a norm comes before the sum. */
 static void residual_item(void *ctx, int item, int thread)
 {
     const struct product *p = ctx;
+    struct forward *f = p->f;
     const struct piece c = piece_of(p, item);
-    float *y = p->f->threads[thread].tile;
+    const int columns = piece_columns(p->w, c);
+    const float by = f->m->params.residual_scale;
+    float *y = f->threads[thread].tile;
     product_run(p, p->w, c, y);
-    for (int r = 0; r < c.n_rows; r++)
-        p->f->k->add(p->f->s.x + (size_t)(c.row0 + r) * (size_t)p->w->n_out + 16 * c.group0,
-                     y + (size_t)r * 16 * (size_t)c.n_groups, piece_columns(p->w, c));
+    for (int r = 0; r < c.n_rows; r++, y += 16 * c.n_groups) {
+        const size_t at = (size_t)(c.row0 + r) * (size_t)p->w->n_out + 16 * (size_t)c.group0;
+        if (f->s.added) {
+            memcpy(f->s.added + at, y, (size_t)columns * sizeof *y);
+            continue;
+        }
+        for (int i = 0; by != 1 && i < columns; i++)
+            y[i] *= by;
+        f->k->add(f->s.x + at, y, columns);
+    }
 }
 
-static void step_residual(struct forward *f, const struct mat *w, const struct act *x)
+/* x += norm(y), the row step behind it. */
+static void post_norm_item(void *ctx, int item, int thread)
+{
+    const struct row_step *st = ctx;
+    struct forward *f = st->f;
+    const int n = f->m->params.n_embd, end = row_end(st, item);
+    float *y = f->threads[thread].row;
+    for (int r = item * ROWS_PER_ITEM; r < end; r++) {
+        const size_t at = (size_t)r * (size_t)n;
+        f->k->rms_norm(f->s.added + at, st->weight, n, f->m->params.rms_eps, y);
+        f->k->add(f->s.x + at, y, n);
+    }
+}
+
+static void step_residual(struct forward *f, const struct mat *w, const struct act *x,
+                          const float *post_norm)
 {
     struct product p = {.f = f, .w = w, .x = x};
     product_cut(&p, 1);
     fwd_run(f, residual_item, &p, n_row_blocks(f) * p.n_units);
+    if (post_norm) {
+        struct row_step st = {.f = f, .weight = post_norm};
+        fwd_run(f, post_norm_item, &st, n_row_items(f));
+    }
 }
 
-/* gate and up side by side; silu(gate) · up → ff */
+/* gate and up side by side; silu(gate) · up, or gelu's, → ff */
 static void ffn_item(void *ctx, int item, int thread)
 {
     const struct product *p = ctx;
     const struct piece c = piece_of(p, item);
     float *gate = p->f->threads[thread].tile, *up = gate + FWD_ROWS * 16 * FWD_GROUPS;
     const int width = 16 * c.n_groups;
+    const struct kernels *k = p->f->k;
+    void (*const mul)(const float *, const float *, int, float *) =
+        p->f->m->params.arch->is_gelu ? k->gelu_mul : k->silu_mul;
     product_run(p, p->w, c, gate);
     product_run(p, p->w2, c, up);
     for (int r = 0; r < c.n_rows; r++) {
         float *h = gate + r * width;
-        p->f->k->silu_mul(h, up + r * width, width, h);
+        mul(h, up + r * width, width, h);
         fwd_act_write(p->f, &p->f->s.ff,
                       (struct fwd_slice){c.row0 + r, 16 * c.group0, width}, h);
     }
@@ -141,6 +192,16 @@ static void step_ffn(struct forward *f, const struct model_layer *l)
     fwd_run(f, ffn_item, &p, n_row_blocks(f) * p.n_units);
 }
 
+/* What a family does to its logits at the end; n a multiple of 16. */
+static void finish_logits(const struct forward *f, float *y, int n)
+{
+    const struct model_params *p = &f->m->params;
+    for (int i = 0; p->logit_scale != 1 && i < n; i++)
+        y[i] *= p->logit_scale;
+    if (p->logit_cap > 0)
+        f->k->soft_cap(y, n, p->logit_cap);
+}
+
 /* Logits straight to the callers. */
 static void head_item(void *ctx, int item, int thread)
 {
@@ -148,6 +209,7 @@ static void head_item(void *ctx, int item, int thread)
     const struct piece c = piece_of(p, item);
     float *y = p->f->threads[thread].tile;
     product_run(p, p->w, c, y);
+    finish_logits(p->f, y, c.n_rows * 16 * c.n_groups);
     for (int r = 0; r < c.n_rows; r++)
         memcpy(p->f->s.rows[c.row0 + r].logits + 16 * c.group0,
                y + (size_t)r * 16 * (size_t)c.n_groups, (size_t)piece_columns(p->w, c) * sizeof *y);
@@ -160,13 +222,57 @@ static void step_head(struct forward *f)
     fwd_run(f, head_item, &p, n_row_blocks(f) * p.n_units);
 }
 
-/* Rotates one head in place and scales all of it. */
-static void rotate(const struct forward *f, float *x, int pos, float scale)
+/* Rotates one head in place (table NULL: doesn't) and scales all of it. */
+static void rotate(const struct forward *f, const float *table, float *x, int pos, float scale)
 {
     const struct model_params *p = &f->m->params;
-    f->k->rope(x, f->m->rope + (size_t)pos * (size_t)p->n_rot, p->n_rot, scale);
-    for (int i = p->n_rot; i < p->head_dim; i++)
+    const int n_rot = table ? p->n_rot : 0;
+    if (table)
+        f->k->rope(x, table + (size_t)pos * (size_t)n_rot, n_rot, scale);
+    for (int i = n_rot; i < p->head_dim; i++)
         x[i] *= scale;
+}
+
+/* Which head of q, k or v an item computes. */
+struct head {
+    const struct mat *w;
+    const float *bias, *norm; /* NULL: none */
+    int index;
+    bool is_q, is_v;
+};
+
+static struct head head_of(const struct forward *f, const struct model_layer *l, int slot)
+{
+    const struct model_params *p = &f->m->params;
+    const int n_q = p->n_heads, n_kv = p->n_kv_heads;
+    struct head h = {.is_q = slot < n_q, .is_v = slot >= n_q + n_kv};
+    h.index = h.is_q ? slot : (slot - n_q) % n_kv;
+    h.w = h.is_q ? &l->q : h.is_v ? &l->v : &l->k;
+    h.bias = h.is_q ? l->q_bias : h.is_v ? l->v_bias : l->k_bias;
+    h.norm = h.is_q ? l->q_norm : h.is_v ? NULL : l->k_norm;
+    if (h.bias)
+        h.bias += (size_t)h.index * (size_t)p->head_dim;
+    return h;
+}
+
+/* From the product to what attention reads: one head of one row. */
+static void finish_head(const struct product *p, const struct head *h, int row, float *y)
+{
+    struct forward *f = p->f;
+    const struct model_params *mp = &f->m->params;
+    const struct fwd_row *at = &f->s.rows[row];
+    if (h->bias)
+        f->k->add(y, h->bias, mp->head_dim);
+    if (h->norm)
+        f->k->rms_norm(y, h->norm, mp->head_dim, mp->rms_eps, y);
+    if (!h->is_v)
+        rotate(f, f->m->layers[p->layer].rope, y, at->pos, h->is_q ? mp->attn_scale : 1);
+    if (h->is_q)
+        memcpy(f->s.q + ((size_t)row * (size_t)mp->n_heads + (size_t)h->index) *
+                            (size_t)mp->head_dim,
+               y, (size_t)mp->head_dim * sizeof *y);
+    else
+        fwd_kv_write(f, at, (struct fwd_kv){p->layer, h->index, h->is_v}, y);
 }
 
 /* An item is a block of rows and one head of q, k or v. */
@@ -175,26 +281,15 @@ static void qkv_item(void *ctx, int item, int thread)
     struct product *p = ctx;
     struct forward *f = p->f;
     const struct model_params *mp = &f->m->params;
-    const struct model_layer *l = &f->m->layers[p->layer];
-    const int n_q = mp->n_heads, n_kv = mp->n_kv_heads, slot = item % (n_q + 2 * n_kv),
-              is_q = slot < n_q, is_v = slot >= n_q + n_kv;
-    const int head = is_q ? slot : (slot - n_q) % n_kv, groups = mp->head_dim / 16;
+    const int n_slots = mp->n_heads + 2 * mp->n_kv_heads, groups = mp->head_dim / 16;
+    const struct head h = head_of(f, &f->m->layers[p->layer], item % n_slots);
     struct piece c = {
-        .row0 = item / (n_q + 2 * n_kv) * FWD_ROWS, .group0 = head * groups, .n_groups = groups};
+        .row0 = item / n_slots * FWD_ROWS, .group0 = h.index * groups, .n_groups = groups};
     c.n_rows = f->n_rows - c.row0 < FWD_ROWS ? f->n_rows - c.row0 : FWD_ROWS;
     float *y = f->threads[thread].tile;
-    product_run(p, is_q ? &l->q : is_v ? &l->v : &l->k, c, y);
-    for (int r = 0; r < c.n_rows; r++, y += mp->head_dim) {
-        const struct fwd_row *row = &f->s.rows[c.row0 + r];
-        if (!is_v)
-            rotate(f, y, row->pos, is_q ? 1.0f / sqrtf((float)mp->head_dim) : 1);
-        if (is_q)
-            memcpy(f->s.q +
-                       ((size_t)(c.row0 + r) * (size_t)n_q + (size_t)head) * (size_t)mp->head_dim,
-                   y, (size_t)mp->head_dim * sizeof *y);
-        else
-            fwd_kv_write(f, row, (struct fwd_kv){p->layer, head, is_v}, y);
-    }
+    product_run(p, h.w, c, y);
+    for (int r = 0; r < c.n_rows; r++)
+        finish_head(p, &h, c.row0 + r, y + (size_t)r * (size_t)mp->head_dim);
 }
 
 static void step_qkv(struct forward *f, int layer)
@@ -206,20 +301,11 @@ static void step_qkv(struct forward *f, int layer)
 
 /* ---- row steps ---- */
 
-struct row_step {
-    struct forward *f;
-    const float *weight;
-    const int32_t *const *ids; /* embedding: the id of each row */
-};
-
-#define ROWS_PER_ITEM 4
-
 static void norm_item(void *ctx, int item, int thread)
 {
     const struct row_step *st = ctx;
     struct forward *f = st->f;
-    const int n = f->m->params.n_embd,
-              end = (item + 1) * ROWS_PER_ITEM < f->n_rows ? (item + 1) * ROWS_PER_ITEM : f->n_rows;
+    const int n = f->m->params.n_embd, end = row_end(st, item);
     for (int r = item * ROWS_PER_ITEM; r < end; r++) {
         f->k->rms_norm(f->s.x + (size_t)r * (size_t)n, st->weight, n, f->m->params.rms_eps,
                        f->threads[thread].row);
@@ -230,10 +316,18 @@ static void norm_item(void *ctx, int item, int thread)
 static void step_norm(struct forward *f, const float *weight)
 {
     struct row_step st = {.f = f, .weight = weight};
-    fwd_run(f, norm_item, &st, (f->n_rows + ROWS_PER_ITEM - 1) / ROWS_PER_ITEM);
+    fwd_run(f, norm_item, &st, n_row_items(f));
 }
 
 /* ---- the pass ---- */
+
+static void embed(const struct forward *f, int id, float *ret)
+{
+    const float by = f->m->params.embd_scale;
+    mat_row(&f->m->embd, id, ret);
+    for (int i = 0; by != 1 && i < f->m->params.n_embd; i++)
+        ret[i] *= by;
+}
 
 /* Fills the rows and their embeddings; returns the number of rows whose logits are wanted. */
 static void plan_rows(struct forward *f, const struct engine_part *parts, int n_parts)
@@ -248,7 +342,7 @@ static void plan_rows(struct forward *f, const struct engine_part *parts, int n_
             if (from_end <= p->n_logits)
                 f->s.rows[row].logits =
                     p->logits + (size_t)(p->n_logits - from_end) * (size_t)n_vocab;
-            mat_row(&f->m->embd, p->ids[k], f->s.x + (size_t)row * (size_t)n_embd);
+            embed(f, p->ids[k], f->s.x + (size_t)row * (size_t)n_embd);
         }
     }
     f->n_rows = row;
@@ -294,10 +388,10 @@ static int run_layers(struct forward *f, const atomic_int *abort_flag, struct er
                 return r;
         }
         fwd_attn(f, i);
-        step_residual(f, &l->o, &f->s.att);
+        step_residual(f, &l->o, &f->s.att, l->attn_post_norm);
         step_norm(f, l->ffn_norm);
         step_ffn(f, l);
-        step_residual(f, &l->down, &f->s.ff);
+        step_residual(f, &l->down, &f->s.ff, l->ffn_post_norm);
         atomic_fetch_add_explicit(&f->progress, 1, memory_order_relaxed);
     }
     if (r == 0) {
@@ -305,121 +399,6 @@ static int run_layers(struct forward *f, const atomic_int *abort_flag, struct er
         step_head(f);
     }
     return r;
-}
-
-/* ---- scratch ---- */
-
-/* Hands out pieces of one allocation; with base NULL it only counts. */
-struct carve {
-    unsigned char *base;
-    size_t used;
-};
-
-static void *carve(struct carve *c, size_t n, size_t size)
-{
-    void *p = c->base ? c->base + c->used : NULL;
-    c->used += fwd_round(n * size, 64);
-    return p;
-}
-
-static void carve_act(struct carve *c, struct act *a, int n_in, int wants, int rows)
-{
-    const size_t n = (size_t)rows;
-    *a = (struct act){
-        .n_in = n_in, .n_blocks = (n_in + 31) / 32, .ldf = fwd_round((size_t)n_in, 16)};
-    if (wants & 1) {
-        a->q = carve(c, n * (size_t)a->n_blocks, 32);
-        a->b = carve(c, n * (size_t)a->n_blocks, sizeof *a->b);
-    }
-    if (wants & 2)
-        a->f = carve(c, n * a->ldf, sizeof(float));
-}
-
-/* 1: int8, 2: F32, 3: both. */
-static int wants(const struct mat *w)
-{
-    return mat_wants_float(w) ? 2 : 1;
-}
-
-static void carve_scratch(struct carve *c, const struct model *m, int rows, struct fwd_scratch *s)
-{
-    const struct model_params *p = &m->params;
-    const int width = p->n_heads * p->head_dim;
-    const size_t n = (size_t)rows;
-    int in = wants(m->lm_head), att = 0, ff = 0;
-    for (int i = 0; i < p->n_layers; i++) {
-        const struct model_layer *l = &m->layers[i];
-        in |= wants(&l->q) | wants(&l->k) | wants(&l->v) | wants(&l->gate) | wants(&l->up);
-        att |= wants(&l->o);
-        ff |= wants(&l->down);
-    }
-    s->rows = carve(c, n, sizeof *s->rows);
-    s->x = carve(c, n * (size_t)p->n_embd, sizeof(float));
-    s->q = carve(c, n * (size_t)width, sizeof(float));
-    carve_act(c, &s->in, p->n_embd, in, rows);
-    carve_act(c, &s->att, width, att, rows);
-    carve_act(c, &s->ff, p->n_ff, ff, rows);
-    s->tiles = carve(c, n, sizeof *s->tiles);
-}
-
-static int reserve_rows(struct forward *f, int rows, struct err *e)
-{
-    struct fwd_scratch *s = &f->s;
-    if (rows <= s->cap_rows)
-        return 0;
-    struct fwd_scratch n = *s;
-    struct carve c = {0};
-    carve_scratch(&c, f->m, rows, &n);
-    c.base = mat_region_new(c.used);
-    if (!c.base)
-        return err_set(e, ERR_NOMEM, "no memory for a pass of %d rows: %zu bytes", rows, c.used);
-    const size_t bytes = c.used;
-    c.used = 0;
-    carve_scratch(&c, f->m, rows, &n);
-    mat_region_free(s->memory, s->memory_bytes);
-    *s = n;
-    s->memory = c.base;
-    s->memory_bytes = bytes;
-    s->cap_rows = rows;
-    return 0;
-}
-
-static void carve_threads(struct carve *c, const struct forward *f, struct fwd_thread *t, int n)
-{
-    const struct model_params *p = &f->m->params;
-    const size_t dim = (size_t)p->head_dim, q = (size_t)f->tile_queries,
-                 n_scales = (size_t)kv_n_scales(p->head_dim);
-    size_t tile = 2 * 16 * FWD_GROUPS;
-    tile = tile < dim ? dim : tile;
-    for (int i = 0; i < n; i++, t++) {
-        struct fwd_thread w = {0};
-        w.tile = carve(c, FWD_ROWS * tile, sizeof(float));
-        w.row = carve(c, fwd_round((size_t)p->n_embd, 32), sizeof(float));
-        w.q = carve(c, q * dim, sizeof(float));
-        w.acc = carve(c, q * dim, sizeof(float));
-        w.acc2 = carve(c, q * dim, sizeof(float));
-        if (f->kv.type == KV_Q8_0) {
-            w.q8 = carve(c, q * n_scales, 32);
-            w.qb = carve(c, q * n_scales, sizeof *w.qb);
-        }
-        w.expanded = carve(c, attn_scratch(p->head_dim, f->tile_queries), sizeof(float));
-        w.m = carve(c, 4 * q, sizeof(float));
-        w.l = w.m ? w.m + q : NULL;
-        w.m2 = w.m ? w.m + 2 * q : NULL;
-        w.l2 = w.m ? w.m + 3 * q : NULL;
-        w.pos = carve(c, q, sizeof(int));
-        if (c->base)
-            *t = w;
-    }
-}
-
-size_t forward_pass_bytes(const struct forward *f, int n_rows)
-{
-    struct carve c = {0};
-    struct fwd_scratch s = {0};
-    carve_scratch(&c, f->m, n_rows, &s);
-    carve_threads(&c, f, f->threads, f->n_threads);
-    return c.used;
 }
 
 /* ---- life ---- */
@@ -440,36 +419,6 @@ static int check_shape(const struct model_params *p, const struct kv_shape *kv, 
         return err_set(e, ERR_INVAL, "KV shape %d × %d × %d is not the model's, %d × %d × %d",
                        kv->n_layers, kv->n_kv_heads, kv->head_dim, p->n_layers, p->n_kv_heads,
                        p->head_dim);
-    return 0;
-}
-
-int forward_set_threads(struct forward *f, int n_threads, struct err *e)
-{
-    struct pool *pool;
-    struct carve c = {0};
-    if (f->pool && n_threads == f->n_threads)
-        return 0;
-    int r = pool_new(n_threads, &pool, e);
-    if (r < 0)
-        return r;
-    struct fwd_thread *t = calloc((size_t)n_threads, sizeof *t);
-    carve_threads(&c, f, t, n_threads);
-    c.base = t ? aligned_alloc(64, c.used) : NULL;
-    if (!c.base) {
-        free(t);
-        pool_free(pool);
-        return err_set(e, ERR_NOMEM, "no memory for %d threads' scratch: %zu bytes", n_threads,
-                       c.used);
-    }
-    c.used = 0;
-    carve_threads(&c, f, t, n_threads);
-    pool_free(f->pool);
-    free(f->threads);
-    free(f->thread_memory);
-    f->pool = pool;
-    f->threads = t;
-    f->thread_memory = c.base;
-    f->n_threads = n_threads;
     return 0;
 }
 
@@ -548,9 +497,9 @@ static int check_parts(const struct forward *f, const struct engine_part *parts,
         const struct engine_part *p = &parts[i];
         const int64_t end = (int64_t)p->seq->n_tokens + p->n_ids;
         assert(p->n_ids >= 1 && p->n_logits >= 0 && p->n_logits <= p->n_ids);
-        if (end > f->m->params.n_ctx_train)
+        if (end > f->m->params.n_ctx)
             return err_set(e, ERR_LIMIT, "%lld positions: the model has %d", (long long)end,
-                           f->m->params.n_ctx_train);
+                           f->m->params.n_ctx);
         if (end > kv_seq_capacity(p->seq))
             return err_set(e, ERR_INVAL, "%lld positions: the sequence has blocks for %d",
                            (long long)end, kv_seq_capacity(p->seq));
@@ -569,7 +518,7 @@ int forward_pass(struct forward *f, struct engine_part *parts, int n_parts, cons
     int rows = 0;
     int r = check_parts(f, parts, n_parts, &rows, e);
     if (r == 0)
-        r = reserve_rows(f, rows, e);
+        r = fwd_reserve_rows(f, rows, e);
     if (r < 0 || rows == 0)
         return r;
     const uint32_t before = numerics_enter();

@@ -110,6 +110,13 @@ struct attn_step {
     int layer;
 };
 
+/* The first span that any row of a tile sees. Those before it would leave every state as it is. */
+static int first_span(const struct forward *f, const struct fwd_tile *t, int layer)
+{
+    const int window = f->m->layers[layer].window, past = f->s.rows[t->row0].pos + 1 - window;
+    return window && past > 0 ? past / (KV_BLOCK * KV_SPAN) : 0;
+}
+
 /* Fills in what the kernel needs for one span of a tile; the state arrays are the caller's. */
 static void run_span(const struct attn_step *st, const struct fwd_tile *t, int kv_head, int span,
                      struct attn_span *a)
@@ -182,7 +189,10 @@ static void attn_item(void *ctx, int item, int thread)
     struct fwd_thread *th = &f->threads[thread];
     const struct fwd_attn_item *it = &f->s.items[item];
     const struct fwd_tile *t = &f->s.tiles[it->tile];
-    const int g = n_shared(f), dim = f->m->params.head_dim, n_q = t->n_rows * g;
+    const int g = n_shared(f), dim = f->m->params.head_dim, n_q = t->n_rows * g,
+              first = first_span(f, t, st->layer);
+    if (it->span >= 0 && it->span < first)
+        return;
     gather(f, t, it->kv_head, th);
     struct attn_span a = {.head_dim = dim,
                           .n_q = n_q,
@@ -190,6 +200,8 @@ static void attn_item(void *ctx, int item, int thread)
                           .q8 = th->q8,
                           .qb = th->qb,
                           .pos = th->pos,
+                          .window = f->m->layers[st->layer].window,
+                          .cap = f->m->params.attn_cap,
                           .scratch = th->expanded};
     if (it->span >= 0) {
         const size_t i = (size_t)t->state0 +
@@ -198,10 +210,12 @@ static void attn_item(void *ctx, int item, int thread)
         run_span(st, t, it->kv_head, it->span, &a);
         return;
     }
-    for (int span = 0; span < t->n_spans; span++) {
-        a.m = span ? th->m2 : th->m, a.l = span ? th->l2 : th->l, a.acc = span ? th->acc2 : th->acc;
+    for (int span = first; span < t->n_spans; span++) {
+        const bool is_later = span > first;
+        a.m = is_later ? th->m2 : th->m, a.l = is_later ? th->l2 : th->l;
+        a.acc = is_later ? th->acc2 : th->acc;
         run_span(st, t, it->kv_head, span, &a);
-        if (span)
+        if (is_later)
             merge_tile(f, th, &a);
     }
     float *out = f->s.q + (size_t)t->row0 * (size_t)(f->m->params.n_heads * dim) +
@@ -214,20 +228,23 @@ static void attn_item(void *ctx, int item, int thread)
 }
 
 /* A row of a split tile: its heads' spans in ascending order. */
-static void merge_row(struct forward *f, const struct fwd_tile *t, int row, struct fwd_thread *th)
+static void merge_row(const struct attn_step *st, const struct fwd_tile *t, int row,
+                      struct fwd_thread *th)
 {
+    struct forward *f = st->f;
     const int g = n_shared(f), dim = f->m->params.head_dim, n_heads = f->m->params.n_heads,
               n_kv = f->m->params.n_kv_heads;
-    const int n_spans = f->s.rows[row].pos / (KV_BLOCK * KV_SPAN) + 1;
+    const int n_spans = f->s.rows[row].pos / (KV_BLOCK * KV_SPAN) + 1,
+              first = first_span(f, t, st->layer);
     for (int h = 0; h < n_heads; h++) {
         float m = 0, l = 0;
-        for (int span = 0; span < n_spans; span++) {
+        for (int span = first; span < n_spans; span++) {
             const size_t i = (size_t)t->state0 +
                              (size_t)(span * n_kv + h / g) * (size_t)(t->n_rows * g) +
                              (size_t)((row - t->row0) * g + h % g);
             const float *acc = f->s.state_acc + i * (size_t)dim,
                         ml[2] = {f->s.state_m[i], f->s.state_l[i]};
-            if (span == 0) {
+            if (span == first) {
                 m = ml[0], l = ml[1];
                 memcpy(th->acc, acc, (size_t)dim * sizeof *acc);
             } else {
@@ -242,12 +259,13 @@ static void merge_row(struct forward *f, const struct fwd_tile *t, int row, stru
 /* One tile's rows: merged where they were split, then written as the input of `o`. */
 static void finish_item(void *ctx, int item, int thread)
 {
-    struct forward *f = ctx;
+    const struct attn_step *st = ctx;
+    struct forward *f = st->f;
     const struct fwd_tile *t = &f->s.tiles[item];
     const int width = f->m->params.n_heads * f->m->params.head_dim;
     for (int row = t->row0; row < t->row0 + t->n_rows; row++) {
         if (t->state0 >= 0)
-            merge_row(f, t, row, &f->threads[thread]);
+            merge_row(st, t, row, &f->threads[thread]);
         fwd_act_write(f, &f->s.att, (struct fwd_slice){row, 0, width},
                       f->s.q + (size_t)row * (size_t)width);
     }
@@ -257,5 +275,5 @@ void fwd_attn(struct forward *f, int layer)
 {
     struct attn_step st = {.f = f, .layer = layer};
     fwd_run(f, attn_item, &st, f->s.n_items);
-    fwd_run(f, finish_item, f, f->s.n_tiles);
+    fwd_run(f, finish_item, &st, f->s.n_tiles);
 }

@@ -60,6 +60,8 @@ struct fwd_scratch {
     size_t memory_bytes;
     struct fwd_row *rows;
     float *x;               /* [rows, n_embd]: the residual stream */
+    float *added;           /* [rows, n_embd]: what a norm comes before, then the sum with x; NULL:
+                             * the model has no such norms */
     float *q;               /* [rows, n_heads · head_dim]: queries, then attention's result in
                              * their place */
     struct act in, att, ff; /* inputs of q k v gate up and lm_head; of o; of down */
@@ -95,6 +97,9 @@ static inline void fwd_run(struct forward *f, pool_fn fn, void *ctx, int n_items
 {
     pool_run(f->pool, fn, ctx, n_items);
 }
+
+/* Scratch for a pass of that many rows (forward_scratch.c); ERR_NOMEM leaves what there is. */
+int fwd_reserve_rows(struct forward *f, int rows, struct err *e) MUST_USE;
 
 /* Cuts f->n_rows rows into tiles and items; ERR_NOMEM. */
 int fwd_attn_plan(struct forward *f, struct err *e) MUST_USE;

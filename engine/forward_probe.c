@@ -63,6 +63,10 @@ static void probe_elements(struct probe *p)
     hash_add(&p->h, y, sizeof y);
     p->k->silu_mul(x, w, 64, y);
     hash_add(&p->h, y, sizeof y);
+    p->k->gelu_mul(x, w, 64, y);
+    hash_add(&p->h, y, sizeof y);
+    p->k->soft_cap(y, 64, 3);
+    hash_add(&p->h, y, sizeof y);
     p->k->rope(y, w, 64, 0.125f);
     hash_add(&p->h, y, sizeof y);
     p->k->add(y, x, 64);
@@ -134,15 +138,17 @@ static void probe_attention(struct probe *p)
     probe_span(p, KV_Q8_0, &a);
 }
 
-/* Three rows of the rotation table: it comes from the C library's sin and cos. */
+/* Three rows of the rotations: they come from the C library's sin and cos. */
 static void probe_rope(struct probe *p, const struct model *m)
 {
-    const size_t n = (size_t)m->params.n_rot;
-    const int last = m->params.n_ctx_train - 1, rows[3] = {last < 1 ? last : 1, last / 3, last};
-    if (!m->rope || last < 0)
+    const int last = m->params.n_ctx_train - 1, at[3] = {last < 1 ? last : 1, last / 3, last};
+    float row[1024]; /* n_rot <= 1024 */
+    if (last < 0)
         return;
-    for (int i = 0; i < 3; i++)
-        hash_add(&p->h, m->rope + (size_t)rows[i] * n, n * sizeof(float));
+    for (int i = 0; i < 6; i++) {
+        model_rope_row(m, i >= 3, at[i % 3], row);
+        hash_add(&p->h, row, (size_t)m->params.n_rot * sizeof *row);
+    }
 }
 
 void forward_numerics_probe(struct forward *f, uint8_t ret[32])

@@ -117,10 +117,15 @@ V_OUT void strip_values_f32(const struct strip *s, int dim, int rows)
     STRIP_ALONG(0, 4);
 }
 
-/* Masks what a query may not see of 32 scores, and returns the largest. */
+/* Caps 32 scores, masks what a query may not see of them, and returns the largest. */
 V_FN float attn_top(const struct attn_span *a, int pos0, int query, float *s)
 {
-    const int n_seen = a->pos[query] - pos0 + 1;
+    const int n_seen = a->pos[query] - pos0 + 1,
+              n_past = a->window ? n_seen - a->window : 0; /* first positions, before the window */
+    if (a->cap > 0)
+        soft_cap(s, 32, a->cap);
+    for (int i = 0; i < n_past && i < 32; i++)
+        s[i] = ATTN_MASKED;
     for (int i = n_seen > 0 ? n_seen : 0; i < 32; i++)
         s[i] = ATTN_MASKED;
     return v_hmax(v_max(v_load(s), v_load(s + 16)));

@@ -98,6 +98,32 @@ static void silu_mul(const float *gate, const float *up, int n, float *y)
     }
 }
 
+/* gelu(x) = x / (1 + exp(−2 u)), u = √(2/π) (x + 0.044715 x³): x · (1 + tanh u) / 2 in other
+ * words. */
+static void gelu_mul(const float *gate, const float *up, int n, float *y)
+{
+    const v16f one = v_set1(1), a = v_set1(-0x1.988454p+0f); /* −2 √(2/π) */
+    for (int i = 0; i < n; i += 16) {
+        v16f g = v_load(gate + i);
+        v16f u = v_mul(g, v_fma(v_mul(v_set1(0.044715f), g), g, one));
+        v16f s = v_div(g, v_add(one, v_exp(v_mul(a, u))));
+        v_store(y + i, v_mul(s, v_load(up + i)));
+    }
+}
+
+/* tanh(t) = (1 − E) / (1 + E), E = exp(−2 t), which is taken as exp(88) at most. */
+V_FN v16f v_soft_cap(v16f x, v16f cap, v16f minus_two_by_cap)
+{
+    v16f e = v_exp(v_mul(x, minus_two_by_cap));
+    return v_mul(cap, v_div(v_sub(v_set1(1), e), v_add(v_set1(1), e)));
+}
+
+static void soft_cap(float *x, int n, float cap)
+{
+    for (int i = 0; i < n; i += 16)
+        v_store(x + i, v_soft_cap(v_load(x + i), v_set1(cap), v_set1(-2 / cap)));
+}
+
 static void rope(float *x, const float *cs, int n, float scale)
 {
     const v16f by = v_set1(scale);

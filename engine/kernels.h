@@ -14,8 +14,9 @@
  *   4. Activations are quantised per row and 32 columns: d = max|x| / 127, q = nearest-even(x ·
  *      (127 / max|x|)) within ±127, d kept as F32.
  *   5. Attention works by spans of 256 positions, each from an empty (m, l, acc), block by block;
- *      spans merge in ascending order. A masked position is an exact identity. Q8_0's products are
- *      exact integer sums of a block (kern_impl_attn_q8.h).
+ *      spans merge in ascending order. A masked position is an exact identity, so that it doesn't
+ *      matter which spans outside a window are gone through. Q8_0's products are exact integer sums
+ *      of a block (kern_impl_attn_q8.h).
  *   6. Round to nearest, subnormals kept: numerics_enter() before, numerics_leave() after, on every
  *      thread.
  *
@@ -74,6 +75,8 @@ struct attn_span {
                         * zeros past head_dim */
     const struct act_block *qb; /* Q8_0: [n_q, n_scales] */
     const int *pos;    /* [n_q]: positions up to and with this one are seen */
+    int window;        /* positions that a query sees, its own included; 0: all before it */
+    float cap;         /* score → cap · tanh(score / cap); 0: as it is */
     int pos0;          /* of the span: a multiple of 256 */
     int n_blocks;      /* 1 … 8 */
     const unsigned char *const *kv; /* [n_blocks]: K and V of the head, as kv.h has them */
@@ -100,6 +103,10 @@ struct kernels {
     void (*quantize)(const float *x, int n_blocks, int8_t *q, struct act_block *b);
     /* y[i] = silu(gate[i]) · up[i]; n a multiple of 16 */
     void (*silu_mul)(const float *gate, const float *up, int n, float *y);
+    /* The same with gelu, in its form with tanh (arXiv 1606.08415). */
+    void (*gelu_mul)(const float *gate, const float *up, int n, float *y);
+    /* x[i] = cap · tanh(x[i] / cap); n a multiple of 16 */
+    void (*soft_cap)(float *x, int n, float cap);
     /* Rotates pairs (2i, 2i + 1) by cs[n / 2][cos, sin], then multiplies by scale; n even. */
     void (*rope)(float *x, const float *cs, int n, float scale);
     /* y += x; n any */

@@ -6,17 +6,20 @@
  *            over ─► bytes needed < budget ─► one mapping for norms and RoPE
  *            ─► pack each matrix, hash it, drop its pages ─► RoPE table
  *
- * A tensor of the file that no slot asks for (a bias, an expert, rope_freqs) would be silently
- * ignored and change the answers: it is refused by name.
+ * A tensor of the file that no slot asks for (an expert, an adapter) would be silently ignored and
+ * change the answers: it is refused by name.
+ *
+ * Files differ in how they write the same thing, and only here: a slot may be some rows of a larger
+ * tensor (Phi's q, k and v in one), and where the pairs that a head's rotation turns lie half a
+ * head apart, its rows are put side by side. Scores don't notice, since q and k are put alike, and
+ * the pass knows one kind.
  *
  * The file's mapping is clean page cache and is given up tensor by tensor, so the most that is
  * resident at once is the packed model and one tensor.
  */
 #include "engine/model.h"
 
-#include <assert.h>
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,13 +31,15 @@
 #include "engine/quant.h"
 
 #define NAME_BYTES 48
-#define LAYER_SLOTS 9
+#define LAYER_SLOTS 16
 
-/* One tensor that the model needs: a matrix [rows, cols] or, when mat is NULL, a vector of cols
- * floats. */
+/* Rows of a tensor that the model needs: a matrix [rows, cols] or, when mat is NULL, a vector of
+ * cols floats. */
 struct slot {
     char name[NAME_BYTES];
     int64_t rows, cols;
+    int64_t row0, all_rows; /* which of the tensor's rows they are */
+    bool is_turned;         /* heads whose pairs are put side by side (source_row) */
     struct mat *mat;
     float **vector;
     const struct gguf_tensor *tensor;
@@ -46,6 +51,7 @@ struct loader {
     struct model *m;
     struct slot *slots;
     size_t n_slots;
+    float *freqs, *long_factors, *short_factors; /* of the file's rotation; NULL: absent */
     uint64_t done_bytes, all_bytes; /* of tensor data, for progress */
     bool is_hashed;                 /* the weights' hash is known already */
     struct hash_state hash;
@@ -53,47 +59,121 @@ struct loader {
 
 /* ---- what there should be ---- */
 
-static void add_slot(struct loader *l, const char *name, int64_t rows, int64_t cols,
-                     struct mat *mat)
+static struct slot *add_slot(struct loader *l, const char *name, int64_t rows, int64_t cols,
+                             struct mat *mat)
 {
     struct slot *s = &l->slots[l->n_slots++];
     snprintf(s->name, sizeof s->name, "%s", name);
-    s->rows = rows;
+    s->rows = s->all_rows = rows;
     s->cols = cols;
     s->mat = mat;
+    return s;
 }
 
-static void add_vector(struct loader *l, const char *name, float **vector)
+static struct slot *add_vector(struct loader *l, const char *name, int64_t n, float **vector)
 {
-    add_slot(l, name, 1, l->m->params.n_embd, NULL);
-    l->slots[l->n_slots - 1].vector = vector;
+    struct slot *s = add_slot(l, name, 1, n, NULL);
+    s->vector = vector;
+    return s;
+}
+
+/* A vector of a layer. */
+struct layer_vector {
+    const char *name;
+    int64_t n;
+    float **vector;
+    bool is_turned; /* where the architecture's rotation is */
+};
+
+static void add_layer_vectors(struct loader *l, int i, const struct layer_vector *v, size_t n)
+{
+    char name[NAME_BYTES];
+    for (size_t k = 0; k < n; k++) {
+        snprintf(name, sizeof name, "blk.%d.%s", i, v[k].name);
+        add_vector(l, name, v[k].n, v[k].vector)->is_turned =
+            v[k].is_turned && l->m->params.arch->rotates_halves;
+    }
+}
+
+/* Norms and biases: what the architecture has. */
+static void add_vectors(struct loader *l, int i)
+{
+    const struct model_params *p = &l->m->params;
+    struct model_layer *layer = &l->m->layers[i];
+    const int64_t n_q = (int64_t)p->n_heads * p->head_dim,
+                  n_kv = (int64_t)p->n_kv_heads * p->head_dim;
+    const struct layer_vector
+        norms[] = {{"attn_norm.weight", p->n_embd, &layer->attn_norm, false},
+                   {"ffn_norm.weight", p->n_embd, &layer->ffn_norm, false}},
+        post[] = {{"post_attention_norm.weight", p->n_embd, &layer->attn_post_norm, false},
+                  {"post_ffw_norm.weight", p->n_embd, &layer->ffn_post_norm, false}},
+        heads[] = {{"attn_q_norm.weight", p->head_dim, &layer->q_norm, true},
+                   {"attn_k_norm.weight", p->head_dim, &layer->k_norm, true}},
+        biases[] = {{"attn_q.bias", n_q, &layer->q_bias, true},
+                    {"attn_k.bias", n_kv, &layer->k_bias, true},
+                    {"attn_v.bias", n_kv, &layer->v_bias, false}};
+    add_layer_vectors(l, i, norms, 2);
+    if (p->arch->has_post_norms) {
+        add_layer_vectors(l, i, post, 2);
+    }
+    if (p->arch->has_head_norms) {
+        add_layer_vectors(l, i, heads, 2);
+    }
+    if (p->arch->has_bias) {
+        add_layer_vectors(l, i, biases, 3);
+    }
 }
 
 static void add_layer(struct loader *l, int i)
 {
     const struct model_params *p = &l->m->params;
     struct model_layer *layer = &l->m->layers[i];
+    const bool is_fused = p->arch->is_fused;
     const int64_t n_q = (int64_t)p->n_heads * p->head_dim,
-                  n_kv = (int64_t)p->n_kv_heads * p->head_dim;
+                  n_kv = (int64_t)p->n_kv_heads * p->head_dim, n_embd = p->n_embd, n_ff = p->n_ff;
     const struct {
-        const char *name;
-        int64_t rows, cols;
+        const char *name, *fused; /* where the rows are part of a larger tensor */
+        int64_t rows, cols, row0, all_rows;
         struct mat *mat;
+        bool is_turned;
     } mats[] = {
-        {"attn_q", n_q, p->n_embd, &layer->q},          {"attn_k", n_kv, p->n_embd, &layer->k},
-        {"attn_v", n_kv, p->n_embd, &layer->v},         {"attn_output", p->n_embd, n_q, &layer->o},
-        {"ffn_gate", p->n_ff, p->n_embd, &layer->gate}, {"ffn_up", p->n_ff, p->n_embd, &layer->up},
-        {"ffn_down", p->n_embd, p->n_ff, &layer->down},
+        {"attn_q", "attn_qkv", n_q, n_embd, 0, n_q + 2 * n_kv, &layer->q, true},
+        {"attn_k", "attn_qkv", n_kv, n_embd, n_q, n_q + 2 * n_kv, &layer->k, true},
+        {"attn_v", "attn_qkv", n_kv, n_embd, n_q + n_kv, n_q + 2 * n_kv, &layer->v, false},
+        {"attn_output", NULL, n_embd, n_q, 0, 0, &layer->o, false},
+        {"ffn_gate", "ffn_up", n_ff, n_embd, 0, 2 * n_ff, &layer->gate, false},
+        {"ffn_up", "ffn_up", n_ff, n_embd, n_ff, 2 * n_ff, &layer->up, false},
+        {"ffn_down", NULL, n_embd, n_ff, 0, 0, &layer->down, false},
     };
     char name[NAME_BYTES];
     for (size_t k = 0; k < sizeof mats / sizeof *mats; k++) {
-        snprintf(name, sizeof name, "blk.%d.%s.weight", i, mats[k].name);
-        add_slot(l, name, mats[k].rows, mats[k].cols, mats[k].mat);
+        const bool is_part = is_fused && mats[k].fused;
+        snprintf(name, sizeof name, "blk.%d.%s.weight", i,
+                 is_part ? mats[k].fused : mats[k].name);
+        struct slot *s = add_slot(l, name, mats[k].rows, mats[k].cols, mats[k].mat);
+        s->is_turned = mats[k].is_turned && p->arch->rotates_halves;
+        if (is_part) {
+            s->row0 = mats[k].row0;
+            s->all_rows = mats[k].all_rows;
+        }
     }
-    snprintf(name, sizeof name, "blk.%d.attn_norm.weight", i);
-    add_vector(l, name, &layer->attn_norm);
-    snprintf(name, sizeof name, "blk.%d.ffn_norm.weight", i);
-    add_vector(l, name, &layer->ffn_norm);
+    add_vectors(l, i);
+}
+
+/* Factors of the rotation's frequencies: what the file has of them. */
+static void add_factors(struct loader *l)
+{
+    const struct {
+        const char *name;
+        float **vector;
+    } factors[] = {{"rope_freqs.weight", &l->freqs},
+                   {"rope_factors_long.weight", &l->long_factors},
+                   {"rope_factors_short.weight", &l->short_factors}};
+    for (size_t i = 0; i < sizeof factors / sizeof *factors; i++) {
+        if (gguf_tensor(l->g, factors[i].name)) {
+            add_vector(l, factors[i].name, l->m->params.n_rot / 2, factors[i].vector);
+        }
+    }
 }
 
 /* The vocabulary's size is the embedding's; the tokenizer is compared with it by engine_open. */
@@ -121,7 +201,7 @@ static int make_slots(struct loader *l, struct err *e)
         return rc;
     }
     m->layers = calloc((size_t)p->n_layers, sizeof *m->layers);
-    l->slots = calloc((size_t)p->n_layers * LAYER_SLOTS + 3, sizeof *l->slots);
+    l->slots = calloc((size_t)p->n_layers * LAYER_SLOTS + 6, sizeof *l->slots);
     if (!m->layers || !l->slots) {
         return err_set(e, ERR_NOMEM, "out of memory for a model of %d layers", p->n_layers);
     }
@@ -130,7 +210,8 @@ static int make_slots(struct loader *l, struct err *e)
     for (int i = 0; i < p->n_layers; i++) {
         add_layer(l, i);
     }
-    add_vector(l, "output_norm.weight", &m->output_norm);
+    add_vector(l, "output_norm.weight", p->n_embd, &m->output_norm);
+    add_factors(l);
     if (gguf_tensor(l->g, "output.weight")) {
         add_slot(l, "output.weight", p->n_vocab, p->n_embd, &m->output);
         m->lm_head = &m->output;
@@ -140,22 +221,28 @@ static int make_slots(struct loader *l, struct err *e)
 
 /* ---- what is there ---- */
 
+/* The tensor isn't needed after this slot. */
+static bool is_last_part(const struct slot *s)
+{
+    return s->row0 + s->rows == s->all_rows;
+}
+
 static int check_slot(struct loader *l, struct slot *s, struct err *e)
 {
     const struct gguf_tensor *t = gguf_tensor(l->g, s->name);
     if (!t) {
         return err_set(e, ERR_CORRUPT, "tensor %s is missing", s->name);
     }
-    if (t->dims[0] != (uint64_t)s->cols || t->dims[1] != (uint64_t)s->rows || t->dims[2] != 1 ||
+    if (t->dims[0] != (uint64_t)s->cols || t->dims[1] != (uint64_t)s->all_rows || t->dims[2] != 1 ||
         t->dims[3] != 1) {
         return err_set(e, ERR_CORRUPT,
                        "tensor %s has the shape [%llu, %llu, %llu, %llu], it must be [%lld, %lld]",
                        s->name, (unsigned long long)t->dims[0], (unsigned long long)t->dims[1],
                        (unsigned long long)t->dims[2], (unsigned long long)t->dims[3],
-                       (long long)s->cols, (long long)s->rows);
+                       (long long)s->cols, (long long)s->all_rows);
     }
     s->tensor = t;
-    l->all_bytes += t->n_bytes;
+    l->all_bytes += is_last_part(s) ? t->n_bytes : 0;
     l->m->n_params += (uint64_t)s->rows * (uint64_t)s->cols; /* at most 2^20 × 2^20 each */
     return 0;
 }
@@ -184,14 +271,10 @@ static int refuse_others(const struct loader *l, struct err *e)
         if (bsearch(&t, used, l->n_slots, sizeof *used, compare_tensors)) {
             continue;
         }
-        rc = strcmp(t->name, "rope_freqs.weight") == 0
-                 ? err_set(e, ERR_UNSUPPORTED,
-                           "tensor rope_freqs.weight: models that scale their rotation by "
-                           "frequency (Llama 3.1 and later) aren't supported yet")
-                 : err_set(e, ERR_UNSUPPORTED,
-                           "tensor %s has no place in this engine's %s, and leaving it out would "
-                           "change the answers",
-                           t->name, model_archs());
+        rc = err_set(e, ERR_UNSUPPORTED,
+                     "tensor %s has no place in this engine's %s, and leaving it out would change "
+                     "the answers",
+                     t->name, l->m->params.arch->name);
     }
     free(used);
     return rc;
@@ -202,17 +285,20 @@ static size_t pad16(size_t n)
     return (n + 15) / 16 * 16;
 }
 
-static size_t rope_floats(const struct model_params *p)
+static size_t vector_floats(const struct loader *l)
 {
-    return (size_t)p->n_ctx_train * (size_t)p->n_rot;
+    size_t n = 0;
+    for (size_t i = 0; i < l->n_slots; i++) {
+        n += l->slots[i].mat ? 0 : pad16((size_t)l->slots[i].cols);
+    }
+    return n;
 }
 
 /* Adds up what packing will take; nothing is allocated before this is known to fit. */
 static int check_memory(struct loader *l, struct err *e)
 {
-    const struct model_params *p = &l->m->params;
-    const size_t norms = ((size_t)p->n_layers * 2 + 1) * pad16((size_t)p->n_embd);
-    l->m->floats_bytes = (norms + rope_floats(p)) * sizeof(float);
+    l->m->floats_bytes =
+        (vector_floats(l) + model_rope_floats(&l->m->params)) * sizeof(float);
     uint64_t need = l->m->floats_bytes;
     for (size_t i = 0; i < l->n_slots; i++) {
         const struct slot *s = &l->slots[i];
@@ -252,10 +338,9 @@ static int make_floats(struct loader *l, struct err *e)
     if (p == MAP_FAILED) {
         const size_t n = m->floats_bytes;
         m->floats_bytes = 0;
-        return err_sys(e, errno, "%zu bytes for norms and the RoPE table", n);
+        return err_sys(e, errno, "%zu bytes for norms and RoPE tables", n);
     }
     m->floats = p;
-    m->rope = m->floats + ((size_t)m->params.n_layers * 2 + 1) * pad16((size_t)m->params.n_embd);
     return 0;
 }
 
@@ -277,61 +362,126 @@ static void hash_tensor(struct hash_state *h, const struct gguf_tensor *t)
     hash_add(h, t->data, (size_t)t->n_bytes);
 }
 
-static int take_slots(struct loader *l, struct err *e)
+/* Where the slot's row r lies in the tensor. Turned: dimensions 0, 1, 2, 3, … of a head are its
+ * rows 0, h, 1, h + 1, …, h half of what is rotated; those behind stay. */
+static int64_t source_row(const struct model_params *p, const struct slot *s, int64_t r)
+{
+    const int64_t d = r % p->head_dim, half = p->n_rot / 2;
+    if (!s->is_turned || d >= p->n_rot) {
+        return s->row0 + r;
+    }
+    return s->row0 + r - d + d / 2 + d % 2 * half;
+}
+
+/* The slot's rows in its order: the tensor's own bytes, or a copy in *ret_copy, the caller's. */
+static const void *slot_rows(const struct loader *l, const struct slot *s, void **ret_copy)
+{
+    const size_t row_bytes = (size_t)s->tensor->n_bytes / (size_t)s->all_rows;
+    *ret_copy = NULL;
+    if (!s->is_turned) {
+        return s->tensor->data + (size_t)s->row0 * row_bytes;
+    }
+    unsigned char *copy = sys.malloc((size_t)s->rows * row_bytes);
+    for (int64_t r = 0; copy && r < s->rows; r++) {
+        memcpy(copy + (size_t)r * row_bytes,
+               s->tensor->data + (size_t)source_row(&l->m->params, s, r) * row_bytes, row_bytes);
+    }
+    *ret_copy = copy;
+    return copy;
+}
+
+static int take_matrix(struct loader *l, struct slot *s, unsigned char *place, struct err *e)
+{
+    void *copy;
+    const struct mat_source source = {s->tensor->type, s->rows, s->cols, slot_rows(l, s, &copy)};
+    if (!source.data) {
+        return err_set(e, ERR_NOMEM, "no memory to order the rows of tensor %s", s->name);
+    }
+    const int rc = mat_pack_at(&source, place, s->mat, e);
+    free(copy);
+    return rc && e ? err_prefix(e, "tensor %s", s->name) : rc;
+}
+
+static int take_vector(struct loader *l, const struct slot *s, float *place, struct err *e)
+{
+    quant_type(s->tensor->type)->dequantize(s->tensor->data, place, (size_t)s->cols);
+    *s->vector = place;
+    if (!s->is_turned) {
+        return 0;
+    }
+    float *copy = sys.malloc((size_t)s->cols * sizeof *copy);
+    if (!copy) {
+        return err_set(e, ERR_NOMEM, "no memory to order tensor %s", s->name);
+    }
+    memcpy(copy, place, (size_t)s->cols * sizeof *copy);
+    for (int64_t i = 0; i < s->cols; i++) {
+        place[i] = copy[source_row(&l->m->params, s, i)];
+    }
+    free(copy);
+    return 0;
+}
+
+static void done_with(struct loader *l, const struct gguf_tensor *t)
+{
+    if (!l->is_hashed) {
+        hash_tensor(&l->hash, t);
+    }
+    gguf_drop(l->g, t);
+    l->done_bytes += t->n_bytes;
+    if (l->o->on_progress) {
+        l->o->on_progress(l->o->progress_ctx, (double)l->done_bytes / (double)l->all_bytes);
+    }
+}
+
+/* *ret_next: behind the vectors. */
+static int take_slots(struct loader *l, float **ret_next, struct err *e)
 {
     float *next = l->m->floats;
     unsigned char *place = l->m->region;
     for (size_t i = 0; i < l->n_slots; i++) {
         struct slot *s = &l->slots[i];
-        const struct gguf_tensor *t = s->tensor;
         if (l->o->abort && atomic_load(l->o->abort)) {
             return err_set(e, ERR_CANCELED, "loading was canceled");
         }
+        const int rc = s->mat ? take_matrix(l, s, place, e) : take_vector(l, s, next, e);
+        if (rc) {
+            return rc;
+        }
         if (s->mat) {
-            const struct mat_source source = {t->type, s->rows, s->cols, t->data};
-            const int rc = mat_pack_at(&source, place, s->mat, e);
-            if (rc) {
-                return e ? err_prefix(e, "tensor %s", s->name) : rc;
-            }
             place += s->mat->n_bytes;
         } else {
-            quant_type(t->type)->dequantize(t->data, next, (size_t)s->cols);
-            *s->vector = next;
             next += pad16((size_t)s->cols);
         }
-        if (!l->is_hashed) {
-            hash_tensor(&l->hash, t);
-        }
-        gguf_drop(l->g, t);
-        l->done_bytes += t->n_bytes;
-        if (l->o->on_progress) {
-            l->o->on_progress(l->o->progress_ctx, (double)l->done_bytes / (double)l->all_bytes);
+        if (is_last_part(s)) {
+            done_with(l, s->tensor);
         }
     }
+    *ret_next = next;
     return 0;
 }
 
-/*
- * cos and sin of position × frequency, computed in double and rounded once, so that no libm's last
- * bit gets in. frequency i = base^(−2 i / n_rot). RoFormer, arXiv 2104.09864, section 3.2.
- */
-static int make_rope(const struct loader *l, struct err *e)
+/* The factors that this model's rotation goes by. A zero or less would be no frequency. */
+static int choose_factors(struct loader *l, struct err *e)
 {
-    const struct model_params *p = &l->m->params;
-    const int half = p->n_rot / 2;
-    double frequency[512]; /* n_rot <= 1024, checked with the parameters */
-    assert(half <= 512);
-    for (int i = 0; i < half; i++) {
-        frequency[i] = pow((double)p->rope_base, -2.0 * i / p->n_rot) * (double)p->rope_scale;
-    }
-    for (int pos = 0; pos < p->n_ctx_train; pos++) {
-        float *row = l->m->rope + (size_t)pos * (size_t)p->n_rot;
-        if (pos % 1024 == 0 && l->o->abort && atomic_load(l->o->abort)) {
-            return err_set(e, ERR_CANCELED, "loading was canceled");
+    struct model *m = l->m;
+    const struct model_params *p = &m->params;
+    const bool is_long = p->n_ctx > p->rope.n_ctx_orig;
+    m->rope_factors = l->freqs;
+    if (!m->rope_factors && (l->long_factors || l->short_factors)) {
+        m->rope_factors = is_long ? l->long_factors : l->short_factors;
+        if (!m->rope_factors) {
+            return err_set(e, ERR_CORRUPT, "tensor rope_factors_%s.weight is missing",
+                           is_long ? "long" : "short");
         }
-        for (int i = 0; i < half; i++) {
-            row[2 * i] = (float)cos(pos * frequency[i]);
-            row[2 * i + 1] = (float)sin(pos * frequency[i]);
+    }
+    if (p->rope.scaling == ROPE_LONG && !m->rope_factors) {
+        return err_set(e, ERR_CORRUPT, "rope scaling \"longrope\" without a tensor of factors");
+    }
+    for (int i = 0; m->rope_factors && i < p->n_rot / 2; i++) {
+        if (!(m->rope_factors[i] > 1e-6f && m->rope_factors[i] < 1e6f)) {
+            return err_set(e, ERR_CORRUPT,
+                           "factor %d of the rotation is %g, it must be between 1e-6 and 1e6", i,
+                           (double)m->rope_factors[i]);
         }
     }
     return 0;
@@ -339,8 +489,11 @@ static int make_rope(const struct loader *l, struct err *e)
 
 static int load(struct loader *l, struct err *e)
 {
+    float *tables = NULL;
     int rc = model_read_params(l->g, &l->m->params, e);
     if (!rc) {
+        struct model_params *p = &l->m->params;
+        p->n_ctx = l->o->n_ctx > 0 && l->o->n_ctx < p->n_ctx ? l->o->n_ctx : p->n_ctx;
         rc = make_slots(l, e);
     }
     for (size_t i = 0; i < l->n_slots && !rc; i++) {
@@ -363,9 +516,12 @@ static int load(struct loader *l, struct err *e)
     }
     l->is_hashed = fingerprint_recall(l->o->fingerprint_cache, gguf_stat(l->g), l->m->weights_hash);
     hash_init(&l->hash);
-    rc = take_slots(l, e);
+    rc = take_slots(l, &tables, e);
     if (!rc) {
-        rc = make_rope(l, e);
+        rc = choose_factors(l, e);
+    }
+    if (!rc) {
+        rc = model_make_rope(l->m, tables, l->o->abort, e);
     }
     if (!rc && !l->is_hashed) {
         hash_end(&l->hash, l->m->weights_hash);

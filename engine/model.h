@@ -11,20 +11,57 @@
 #include "engine/gguf.h"
 #include "engine/mat.h"
 
+/* What the name of an architecture decides by itself; a table in model_params.c. */
+struct model_arch {
+    const char *name;      /* general.architecture, and what its keys start with */
+    bool rotates_halves;   /* pairs (i, i + n_rot / 2) in the file, not (2i, 2i + 1) */
+    bool has_bias;         /* of q, k and v, always */
+    bool has_head_norms;   /* of q and k, before rotation */
+    bool has_post_norms;   /* of what attention and feed-forward add to the residual stream */
+    bool is_gelu;          /* GeGLU in the place of SwiGLU */
+    bool is_fused;         /* q, k, v in one tensor, gate and up in another */
+    bool scales_embedding; /* by the root of its width */
+    bool has_scales;       /* Granite's multipliers, by keys */
+    int window_period;     /* of layers with a window, each n-th sees everything; 0: none does */
+    int window_default;    /* where the key is absent; 0: no window */
+    double window_base;    /* RoPE's base in layers with a window; 0: the same as the others' */
+    int unrotated_period;  /* each n-th layer isn't rotated; 0: all are */
+};
+
 struct model_params {
+    const struct model_arch *arch;
     int n_vocab, n_embd, n_ff, n_layers, n_heads, n_kv_heads, head_dim;
-    int n_rot; /* rotated dimensions of a head; llama's pairing is (2i, 2i + 1) after GGUF's
-                     * permutation of q and k */
+    int n_rot; /* rotated dimensions of a head: pairs (2i, 2i + 1) once loaded, whatever the file
+                * has (model_rows.c) */
     int n_ctx_train;
-    float rope_base, rope_scale; /* linear scaling: position × rope_scale */
+    int n_ctx; /* positions there are rotations for: n_ctx_train, or what the engine was opened
+                * with */
     float rms_eps;
+    int window;        /* positions that a layer with a window sees, its own included; 0: all do */
+    int window_period; /* as struct model_arch's */
+    float embd_scale, residual_scale, logit_scale; /* products; 1: none */
+    float attn_scale;                              /* of scores: 1 / √head_dim but for a few */
+    float attn_cap, logit_cap; /* x → cap · tanh(x / cap) of scores and logits; 0: none */
+    struct model_rope {
+        enum { ROPE_PLAIN, ROPE_LINEAR, ROPE_YARN, ROPE_LONG } scaling;
+        double base, factor; /* factor: by how much positions are pressed together; 1: not */
+        double window_base;  /* of layers with a window, which are never scaled */
+        double attn_factor;  /* times cos and sin */
+        double beta_fast, beta_slow; /* YaRN's turns over the original context */
+        int n_ctx_orig;
+    } rope;
 };
 
 struct model_layer {
     float *attn_norm, *ffn_norm; /* [n_embd], 64-byte aligned, zeros up to a multiple of 16 */
+    float *attn_post_norm, *ffn_post_norm; /* [n_embd]; NULL: none */
+    float *q_norm, *k_norm;                /* [head_dim]; NULL: none */
+    float *q_bias, *k_bias, *v_bias;       /* [rows of the matrix]; NULL: none */
     struct mat q, k, v, o;       /* [n_heads × head_dim, n_embd], [n_kv_heads × head_dim, n_embd]
                                   * ×2, [n_embd, n_heads × head_dim] */
     struct mat gate, up, down;   /* [n_ff, n_embd] ×2, [n_embd, n_ff] */
+    const float *rope;           /* the model's rope or window_rope; NULL: not rotated */
+    int window;                  /* positions seen, its own included; 0: all */
 };
 
 struct model {
@@ -35,13 +72,15 @@ struct model {
     const struct mat *lm_head; /* &output or &embd */
     float *output_norm;        /* [n_embd], as the layers' */
     struct model_layer *layers;
-    float *rope; /* [n_ctx_train, n_rot / 2, 2] cos and sin, from double, rounded
-                               * once */
+    float *rope, *window_rope; /* [n_ctx, n_rot / 2, 2] cos and sin, from double, rounded once;
+                                * window_rope NULL: no layer has other ones */
+    float *rope_factors;       /* [n_rot / 2] of the file: frequencies are divided by them; NULL:
+                                * none */
     uint64_t weights_bytes, n_params; /* resident bytes of everything above */
     uint8_t weights_hash[32];         /* of names, types, shapes and bytes of all tensors */
     void *region; /* one mapping in huge pages: all packed matrices (mat_region_new) */
     size_t region_bytes;
-    float *floats; /* one mapping: norms and the RoPE table */
+    float *floats; /* one mapping: norms, biases and the RoPE tables */
     size_t floats_bytes;
 };
 
@@ -49,7 +88,7 @@ struct model {
  * and in *e. */
 int model_required(int rc, struct err *e) MUST_USE;
 
-/* "llama": what runs, for error texts. */
+/* "llama, qwen2, …": what runs, for error texts. */
 const char *model_archs(void);
 /* ERR_UNSUPPORTED names an architecture that doesn't run, and those that do. */
 int model_check_arch(const struct gguf *g, struct err *e) MUST_USE;
@@ -62,6 +101,30 @@ int model_read_params(const struct gguf *g, struct model_params *ret, struct err
 int model_open(const struct gguf *g, const struct engine_options *o, struct model **ret,
                struct err *e) MUST_USE;
 void model_close(struct model *m); /* NULL is fine */
+
+/* "qwen2.context_length" for "context_length"; returns ret. */
+#define MODEL_KEY_BYTES 96
+const char *model_key(const struct model_arch *arch, const char *rest, char ret[MODEL_KEY_BYTES]);
+/* An integer key into an int within [1, max]; absent: the default if that is >= 0, else corrupt. */
+int model_int(const struct gguf *g, const char *key, int64_t max, int absent, int *ret,
+              struct err *e) MUST_USE;
+/* A number within [min, max]; absent: *ret keeps what it holds. */
+int model_float(const struct gguf *g, const char *key, double min, double max, double *ret,
+                struct err *e) MUST_USE;
+
+/* How positions are rotated (engine/model_rope.c). ERR_UNSUPPORTED names a kind of scaling that
+ * isn't known. */
+int model_read_rope(const struct gguf *g, struct model_params *p, struct err *e) MUST_USE;
+/* Floats of all tables. */
+size_t model_rope_floats(const struct model_params *p);
+/*
+ * Fills m->rope and m->window_rope, which lie in `tables`, and lets each layer point to its own.
+ * ERR_CANCELED by abort (may be NULL).
+ */
+int model_make_rope(struct model *m, float *tables, const atomic_int *abort,
+                    struct err *e) MUST_USE;
+/* One position's row [n_rot / 2, 2] of cos and sin, of any position: what a table would hold. */
+void model_rope_row(const struct model *m, bool is_window, int pos, float *ret);
 
 /*
  * The file's tokenizer (engine/model_tok.c). Every id and length is checked against the vocabulary

@@ -1,24 +1,61 @@
 /*
  * What a GGUF says about its model, checked for range and for sense, and refused when it says
  * something that this engine would have to ignore: a wrong answer that looks right is worse than
- * none. Architecture `llama` (Llama 1 and 2, Mistral, SmolLM, TinyLlama and their kin).
+ * none.
+ *
+ * An architecture is a line of the table: what its name decides by itself. The rest are keys, which
+ * begin with the name. The layouts are those of ggml's converter (convert_hf_to_gguf.py), checked
+ * against the models' own configurations.
  */
 #include "engine/model.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
-#define CTX_MAX 1048576 /* the RoPE table is sized by it */
+#define CTX_MAX 16777216
 #define EMBD_MAX 65536
 #define FF_MAX 1048576
 #define LAYERS_MAX 1024
 #define HEADS_MAX 1024
 #define HEAD_DIM_MAX 1024
 
-static const char arch_names[] = "llama";
+static const struct model_arch archs[] = {
+    /* Llama 1 to 3.3, Mistral, SmolLM 1 and 2, TinyLlama, Yi, … */
+    {.name = "llama"},
+    {.name = "qwen2", .rotates_halves = true, .has_bias = true},
+    {.name = "qwen3", .rotates_halves = true, .has_head_norms = true},
+    {.name = "gemma", .rotates_halves = true, .is_gelu = true, .scales_embedding = true},
+    {.name = "gemma2",
+     .rotates_halves = true,
+     .has_post_norms = true,
+     .is_gelu = true,
+     .scales_embedding = true,
+     .window_period = 2,
+     .window_default = 4096},
+    {.name = "gemma3",
+     .rotates_halves = true,
+     .has_head_norms = true,
+     .has_post_norms = true,
+     .is_gelu = true,
+     .scales_embedding = true,
+     .window_period = 6,
+     .window_base = 10000},
+    {.name = "granite", .has_scales = true},
+    {.name = "phi3", .rotates_halves = true, .is_fused = true},
+    {.name = "smollm3", .unrotated_period = 4},
+};
+#define N_ARCHS (sizeof archs / sizeof *archs)
 
 const char *model_archs(void)
 {
-    return arch_names;
+    static _Thread_local char names[256];
+    size_t used = 0;
+    for (size_t i = 0; i < N_ARCHS; i++) {
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "",
+                                 archs[i].name);
+    }
+    return names;
 }
 
 int model_required(int rc, struct err *e)
@@ -32,23 +69,37 @@ int model_required(int rc, struct err *e)
     return rc;
 }
 
-int model_check_arch(const struct gguf *g, struct err *e)
+static int find_arch(const struct gguf *g, const struct model_arch **ret, struct err *e)
 {
     struct tok_str s;
     const int rc = model_required(gguf_str(g, "general.architecture", &s, e), e);
     if (rc) {
         return rc;
     }
-    if (s.n != sizeof arch_names - 1 || memcmp(s.s, arch_names, s.n) != 0) {
-        return err_set(e, ERR_UNSUPPORTED, "architecture \"%.*s\" isn't supported; these are: %s",
-                       s.n < 80 ? (int)s.n : 80, s.s, arch_names);
+    for (size_t i = 0; i < N_ARCHS; i++) {
+        if (s.n == strlen(archs[i].name) && !memcmp(s.s, archs[i].name, s.n)) {
+            *ret = &archs[i];
+            return 0;
+        }
     }
-    return 0;
+    return err_set(e, ERR_UNSUPPORTED, "architecture \"%.*s\" isn't supported; these are: %s",
+                   s.n < 80 ? (int)s.n : 80, s.s, model_archs());
 }
 
-/* An integer key into an int; absent: the default if that is ≥ 0, else corrupt. */
-static int read_int(const struct gguf *g, const char *key, int64_t max, int absent, int *ret,
-                    struct err *e)
+int model_check_arch(const struct gguf *g, struct err *e)
+{
+    const struct model_arch *arch;
+    return find_arch(g, &arch, e);
+}
+
+const char *model_key(const struct model_arch *arch, const char *rest, char ret[MODEL_KEY_BYTES])
+{
+    snprintf(ret, MODEL_KEY_BYTES, "%s.%s", arch->name, rest);
+    return ret;
+}
+
+int model_int(const struct gguf *g, const char *key, int64_t max, int absent, int *ret,
+              struct err *e)
 {
     int64_t v;
     int rc = gguf_int(g, key, 1, max, &v, e);
@@ -62,36 +113,38 @@ static int read_int(const struct gguf *g, const char *key, int64_t max, int abse
     return model_required(rc, e);
 }
 
-static int read_float(const struct gguf *g, const char *key, double min, double max, double *ret,
-                      struct err *e)
+int model_float(const struct gguf *g, const char *key, double min, double max, double *ret,
+                struct err *e)
 {
     const int rc = gguf_float(g, key, min, max, ret, e);
     return rc == ERR_NOTFOUND ? 0 : rc; /* *ret holds the default */
 }
 
-static int read_shape(const struct gguf *g, struct model_params *p, struct err *e)
+/* An int in [1, max] of a list of keys. */
+struct int_key {
+    const char *key;
+    int64_t max;
+    int absent; /* −1: it must be there */
+    int *value;
+};
+
+static int read_ints(const struct gguf *g, const struct model_params *p, const struct int_key *keys,
+                     size_t n, struct err *e)
 {
-    const struct {
-        const char *key;
-        int64_t max;
-        int absent;
-        int *value;
-    } ints[] = {
-        {"llama.context_length", CTX_MAX, -1, &p->n_ctx_train},
-        {"llama.embedding_length", EMBD_MAX, -1, &p->n_embd},
-        {"llama.feed_forward_length", FF_MAX, -1, &p->n_ff},
-        {"llama.block_count", LAYERS_MAX, -1, &p->n_layers},
-        {"llama.attention.head_count", HEADS_MAX, -1, &p->n_heads},
-        {"llama.attention.head_count_kv", HEADS_MAX, 0, &p->n_kv_heads},
-        {"llama.attention.key_length", HEAD_DIM_MAX, 0, &p->head_dim},
-    };
-    int value_length = 0;
-    for (size_t i = 0; i < sizeof ints / sizeof *ints; i++) {
-        const int rc = read_int(g, ints[i].key, ints[i].max, ints[i].absent, ints[i].value, e);
+    char key[MODEL_KEY_BYTES];
+    for (size_t i = 0; i < n; i++) {
+        const int rc = model_int(g, model_key(p->arch, keys[i].key, key), keys[i].max,
+                                 keys[i].absent, keys[i].value, e);
         if (rc) {
             return rc;
         }
     }
+    return 0;
+}
+
+static int read_heads(const struct gguf *g, struct model_params *p, struct err *e)
+{
+    int value_length = 0;
     p->n_kv_heads = p->n_kv_heads ? p->n_kv_heads : p->n_heads;
     if (p->n_heads % p->n_kv_heads) {
         return err_set(e, ERR_CORRUPT, "%d attention heads can't share %d KV heads evenly",
@@ -102,8 +155,11 @@ static int read_shape(const struct gguf *g, struct model_params *p, struct err *
                        p->n_heads);
     }
     p->head_dim = p->head_dim ? p->head_dim : p->n_embd / p->n_heads;
-    const int rc =
-        read_int(g, "llama.attention.value_length", HEAD_DIM_MAX, p->head_dim, &value_length, e);
+    const struct int_key keys[] = {
+        {"attention.value_length", HEAD_DIM_MAX, p->head_dim, &value_length},
+        {"rope.dimension_count", HEAD_DIM_MAX, p->head_dim, &p->n_rot},
+    };
+    const int rc = read_ints(g, p, keys, 2, e);
     if (rc) {
         return rc;
     }
@@ -112,123 +168,188 @@ static int read_shape(const struct gguf *g, struct model_params *p, struct err *
                        "heads with keys of %d and values of %d dimensions aren't supported",
                        p->head_dim, value_length);
     }
-    return read_int(g, "llama.rope.dimension_count", HEAD_DIM_MAX, p->head_dim, &p->n_rot, e);
+    if (p->n_rot % 2 || p->n_rot > p->head_dim) {
+        return err_set(e, ERR_CORRUPT,
+                       "key \"%s.rope.dimension_count\" is %d, it must be even and at most the "
+                       "head's %d dimensions",
+                       p->arch->name, p->n_rot, p->head_dim);
+    }
+    return 0;
 }
 
-/* Position scaling: none, or linear by a factor. Any other kind would give other logits than the
- * model's. */
-static int read_scaling(const struct gguf *g, struct model_params *p, struct err *e)
+static int read_shape(const struct gguf *g, struct model_params *p, struct err *e)
 {
-    struct tok_str type = {"linear", 6}; /* what a factor alone means */
-    double factor = 1.0;
-    int rc = gguf_str(g, "llama.rope.scaling.type", &type, e);
+    const struct int_key keys[] = {
+        {"context_length", CTX_MAX, -1, &p->n_ctx_train},
+        {"embedding_length", EMBD_MAX, -1, &p->n_embd},
+        {"feed_forward_length", FF_MAX, -1, &p->n_ff},
+        {"block_count", LAYERS_MAX, -1, &p->n_layers},
+        {"attention.head_count", HEADS_MAX, -1, &p->n_heads},
+        {"attention.head_count_kv", HEADS_MAX, 0, &p->n_kv_heads},
+        {"attention.key_length", HEAD_DIM_MAX, 0, &p->head_dim},
+    };
+    const int rc = read_ints(g, p, keys, sizeof keys / sizeof *keys, e);
+    return rc ? rc : read_heads(g, p, e);
+}
+
+/* Which layers see how far back. */
+static int read_window(const struct gguf *g, struct model_params *p, struct err *e)
+{
+    char key[MODEL_KEY_BYTES];
+    int64_t window = p->arch->window_default, period = p->arch->window_period;
+    int rc = gguf_int(g, model_key(p->arch, "attention.sliding_window", key), 0, CTX_MAX, &window,
+                      e);
+    if (!rc || rc == ERR_NOTFOUND) {
+        /* A list of booleans in the place of a number is refused as of the wrong type. */
+        rc = gguf_int(g, model_key(p->arch, "attention.sliding_window_pattern", key), 0, LAYERS_MAX,
+                      &period, e);
+    }
     if (rc && rc != ERR_NOTFOUND) {
         return rc;
     }
-    rc = read_float(g, "llama.rope.scale_linear", 1e-3, 1e6, &factor, e); /* its older name */
-    if (!rc) {
-        rc = read_float(g, "llama.rope.scaling.factor", 0.0, 1e6, &factor, e);
+    p->window = (int)window;
+    p->window_period = (int)period;
+    return 0;
+}
+
+/* The one size of these families whose scores aren't scaled by its head's dimensions is known by
+ * its number of layers. */
+static bool is_gemma_27b(const struct model_params *p)
+{
+    return (!strcmp(p->arch->name, "gemma2") && p->n_layers == 46) ||
+           (!strcmp(p->arch->name, "gemma3") && p->n_layers == 62);
+}
+
+static int read_scales(const struct gguf *g, struct model_params *p, struct err *e)
+{
+    char key[MODEL_KEY_BYTES];
+    double embd = 1, residual = 1, attn = 0, logit = 1, attn_cap = 0, logit_cap = 0;
+    const struct {
+        const char *key;
+        double max, *value;
+    } keys[] = {
+        {"embedding_scale", 1e6, &embd},           {"residual_scale", 1e6, &residual},
+        {"attention.scale", 1e6, &attn},           {"logit_scale", 1e6, &logit},
+        {"attn_logit_softcapping", 1e6, &attn_cap}, {"final_logit_softcapping", 1e6, &logit_cap},
+    };
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const int rc = model_float(g, model_key(p->arch, keys[i].key, key), 0, keys[i].max,
+                                   keys[i].value, e);
+        if (rc) {
+            return rc;
+        }
     }
-    if (rc) {
-        return rc;
+    if (attn <= 0) {
+        attn = 1.0 / sqrt(is_gemma_27b(p) ? (double)(p->n_embd / p->n_heads) : (double)p->head_dim);
     }
-    if (type.n == 4 && !memcmp(type.s, "none", 4)) {
-        factor = 1.0;
-    } else if (type.n != 6 || memcmp(type.s, "linear", 6) != 0) {
-        return err_set(e, ERR_UNSUPPORTED,
-                       "rope scaling \"%.*s\" isn't supported; none and linear are",
-                       type.n < 80 ? (int)type.n : 80, type.s);
-    }
-    p->rope_scale = factor > 0.0 ? (float)(1.0 / factor) : 1.0f; /* files write 0 for none */
+    p->embd_scale = p->arch->scales_embedding ? sqrtf((float)p->n_embd) : (float)embd;
+    p->residual_scale = (float)residual;
+    p->attn_scale = (float)attn;
+    p->logit_scale = logit > 0 ? (float)(1.0 / logit) : 1.0f; /* files write 0 for none */
+    p->attn_cap = (float)attn_cap;
+    p->logit_cap = (float)logit_cap;
     return 0;
 }
 
 static int read_numbers(const struct gguf *g, struct model_params *p, struct err *e)
 {
-    double base = 10000.0, eps;
+    char key[MODEL_KEY_BYTES];
+    double eps = 0;
     int rc = model_required(
-        gguf_float(g, "llama.attention.layer_norm_rms_epsilon", 1e-12, 1e-1, &eps, e), e);
-    if (!rc) {
-        rc = read_float(g, "llama.rope.freq_base", 1.0, 1e12, &base, e);
-    }
-    if (!rc) {
-        rc = read_scaling(g, p, e);
-    }
-    if (rc) {
-        return rc;
-    }
-    if (p->n_rot % 2 || p->n_rot > p->head_dim) {
-        return err_set(e, ERR_CORRUPT,
-                       "key \"llama.rope.dimension_count\" is %d, it must be even and at most the "
-                       "head's %d dimensions",
-                       p->n_rot, p->head_dim);
-    }
-    p->rope_base = (float)base;
+        gguf_float(g, model_key(p->arch, "attention.layer_norm_rms_epsilon", key), 1e-12, 1e-1,
+                   &eps, e),
+        e);
     p->rms_eps = (float)eps;
-    return 0;
+    if (!rc) {
+        rc = read_scales(g, p, e);
+    }
+    if (!rc) {
+        rc = read_window(g, p, e);
+    }
+    return rc ? rc : model_read_rope(g, p, e);
 }
 
-/* Keys of relatives that compute something else. Present with any other value than the one that
- * means "as usual", they are a refusal. */
-static int refuse_relatives(const struct gguf *g, struct err *e)
+/* ---- what would have to be ignored ---- */
+
+static int refuse_ints(const struct gguf *g, const struct model_arch *arch, struct err *e)
 {
-    static const char *const ints[] = {"llama.expert_count", "llama.expert_used_count",
-                                       "llama.attention.sliding_window", "llama.pooling_type"};
-    static const struct {
-        const char *key;
-        double neutral;
-    } floats[] = {
-        {"llama.logit_scale", 1.0},
-        {"llama.residual_scale", 1.0},
-        {"llama.embedding_scale", 1.0},
-        {"llama.attention.scale", 0.0},
-        {"llama.attention.clamp_kqv", 0.0},
-        {"llama.attention.max_alibi_bias", 0.0},
-        {"llama.attn_logit_softcapping", 0.0},
-        {"llama.final_logit_softcapping", 0.0},
-        {"llama.rope.scaling.attn_factor", 1.0},
-    };
-    for (size_t i = 0; i < sizeof ints / sizeof *ints; i++) {
+    static const char *const names[] = {"expert_count", "expert_used_count", "pooling_type"};
+    char key[MODEL_KEY_BYTES];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         int64_t v = 0;
-        const int rc = gguf_int(g, ints[i], INT64_MIN, INT64_MAX, &v, e);
+        const int rc = gguf_int(g, model_key(arch, names[i], key), INT64_MIN, INT64_MAX, &v, e);
         if (rc && rc != ERR_NOTFOUND) {
             return rc;
         }
         if (v != 0) {
             return err_set(e, ERR_UNSUPPORTED,
-                           "key \"%s\" is %lld: such models aren't supported yet", ints[i],
+                           "key \"%s\" is %lld: such models aren't supported yet", key,
                            (long long)v);
         }
     }
-    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++) {
-        double v = floats[i].neutral;
-        const int rc = gguf_float(g, floats[i].key, -1e30, 1e30, &v, e);
+    return 0;
+}
+
+static int refuse_floats(const struct gguf *g, const struct model_arch *arch, struct err *e)
+{
+    static const struct {
+        const char *name;
+        double neutral;
+        bool is_scale;
+    } keys[] = {
+        {"logit_scale", 1.0, true},
+        {"residual_scale", 1.0, true},
+        {"embedding_scale", 1.0, true},
+        {"attention.scale", 0.0, true},
+        {"attention.clamp_kqv", 0.0, false},
+        {"attention.max_alibi_bias", 0.0, false},
+    };
+    char key[MODEL_KEY_BYTES];
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        double v = keys[i].neutral;
+        if (keys[i].is_scale && arch->has_scales) {
+            continue;
+        }
+        const int rc = gguf_float(g, model_key(arch, keys[i].name, key), -1e30, 1e30, &v, e);
         if (rc && rc != ERR_NOTFOUND) {
             return rc;
         }
-        if (v < floats[i].neutral || v > floats[i].neutral) {
+        if (v < keys[i].neutral || v > keys[i].neutral) {
             return err_set(e, ERR_UNSUPPORTED, "key \"%s\" is %g: such models aren't supported yet",
-                           floats[i].key, v);
+                           key, v);
         }
     }
+    return 0;
+}
+
+/* Keys of relatives that compute something else. Present with any other value than the one that
+ * means "as usual", they are a refusal. */
+static int refuse_relatives(const struct gguf *g, const struct model_arch *arch, struct err *e)
+{
+    char key[MODEL_KEY_BYTES];
     bool is_causal = true;
-    const int rc = gguf_bool(g, "llama.attention.causal", &is_causal, e);
+    int rc = refuse_ints(g, arch, e);
+    if (!rc) {
+        rc = refuse_floats(g, arch, e);
+    }
+    if (rc) {
+        return rc;
+    }
+    rc = gguf_bool(g, model_key(arch, "attention.causal", key), &is_causal, e);
     if (rc && rc != ERR_NOTFOUND) {
         return rc;
     }
-    return is_causal
-               ? 0
-               : err_set(
-                     e, ERR_UNSUPPORTED,
-                     "key \"llama.attention.causal\" is false: such models aren't supported yet");
+    return is_causal ? 0
+                     : err_set(e, ERR_UNSUPPORTED,
+                               "key \"%s\" is false: such models aren't supported yet", key);
 }
 
 int model_read_params(const struct gguf *g, struct model_params *ret, struct err *e)
 {
     struct model_params p = {0};
-    int rc = model_check_arch(g, e);
+    int rc = find_arch(g, &p.arch, e);
     if (!rc) {
-        rc = refuse_relatives(g, e);
+        rc = refuse_relatives(g, p.arch, e);
     }
     if (!rc) {
         rc = read_shape(g, &p, e);
@@ -237,6 +358,7 @@ int model_read_params(const struct gguf *g, struct model_params *ret, struct err
         rc = read_numbers(g, &p, e);
     }
     if (!rc) {
+        p.n_ctx = p.n_ctx_train;
         *ret = p;
     }
     return rc;

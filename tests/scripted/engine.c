@@ -206,7 +206,7 @@ static void describe(struct engine *en, const struct engine_options *o)
     i->n_embd = HEAD_DIM;
     i->n_heads = i->n_kv_heads = 1;
     i->head_dim = HEAD_DIM;
-    i->n_ctx_train = (int)en->script->ctx;
+    i->n_ctx_train = i->n_ctx = (int)en->script->ctx;
     i->n_params = 1;
     i->file_bytes = i->weights_bytes = (uint64_t)en->script->weights_bytes;
     i->sampling_temperature = i->sampling_top_p = i->sampling_min_p = i->sampling_repetition =

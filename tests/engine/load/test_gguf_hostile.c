@@ -202,7 +202,7 @@ SPOIL(alignment_2_31, gguf_put_u32(w, "general.alignment", 0x80000000u);)
 SPOIL(alignment_64, gguf_put_u32(w, "general.alignment", 64);)
 SPOIL(split, gguf_put_int(w, "split.count", GGUF_U16, 3);)
 SPOIL(arch_gemma, gguf_remove(w, "general.architecture");
-      gguf_put_str(w, "general.architecture", "gemma3");)
+      gguf_put_str(w, "general.architecture", "mamba2");)
 SPOIL(arch_number, replace(w, "general.architecture", GGUF_U32, 1);)
 SPOIL(heads_0, replace(w, "llama.attention.head_count", GGUF_U32, 0);)
 SPOIL(heads_array, gguf_remove(w, "llama.attention.head_count");
@@ -224,14 +224,14 @@ SPOIL(rope_nan, gguf_remove(w, "llama.rope.freq_base");
       gguf_put_f32(w, "llama.rope.freq_base", 0.0f / (float)(w->seed == 0));)
 SPOIL(rope_string, gguf_remove(w, "llama.rope.freq_base");
       gguf_put_str(w, "llama.rope.freq_base", "10000");)
-SPOIL(rope_yarn, gguf_put_str(w, "llama.rope.scaling.type", "yarn");)
+SPOIL(rope_yarn, gguf_put_str(w, "llama.rope.scaling.type", "dynamic");)
 SPOIL(rope_linear, gguf_put_str(w, "llama.rope.scaling.type", "linear");
       gguf_put_f32(w, "llama.rope.scaling.factor", 4.0f);)
 SPOIL(eps_missing, gguf_remove(w, "llama.attention.layer_norm_rms_epsilon");)
 SPOIL(eps_0, gguf_remove(w, "llama.attention.layer_norm_rms_epsilon");
       gguf_put_f32(w, "llama.attention.layer_norm_rms_epsilon", 0.0f);)
 SPOIL(experts, gguf_put_u32(w, "llama.expert_count", 8);)
-SPOIL(window, gguf_put_u32(w, "llama.attention.sliding_window", 4096);)
+SPOIL(window, gguf_put_i32s(w, "llama.attention.sliding_window", (const int32_t[]){4096}, 1);)
 SPOIL(logit_scale, gguf_put_f32(w, "llama.logit_scale", 0.5f);)
 SPOIL(values_other, replace(w, "llama.attention.value_length", GGUF_U32, 64);)
 
@@ -247,7 +247,7 @@ static void hyperparameters_are_checked_for_type_range_and_sense(void **state)
         {"alignment 2^31", alignment_2_31, ERR_CORRUPT, "general.alignment"},
         {"alignment 64 over tensors at 32", alignment_64, ERR_CORRUPT, "alignment"},
         {"split file", split, ERR_UNSUPPORTED, "3 parts"},
-        {"another architecture", arch_gemma, ERR_UNSUPPORTED, "\"gemma3\""},
+        {"another architecture", arch_gemma, ERR_UNSUPPORTED, "\"mamba2\""},
         {"architecture as a number", arch_number, ERR_CORRUPT, "general.architecture"},
         {"0 heads", heads_0, ERR_CORRUPT, "llama.attention.head_count"},
         {"an array of heads", heads_array, ERR_CORRUPT, "llama.attention.head_count"},
@@ -266,12 +266,12 @@ static void hyperparameters_are_checked_for_type_range_and_sense(void **state)
         {"64 of 32 rotated", rope_wide, ERR_CORRUPT, "rope.dimension_count"},
         {"a rope base that is no number", rope_nan, ERR_CORRUPT, "rope.freq_base"},
         {"a rope base in letters", rope_string, ERR_CORRUPT, "rope.freq_base"},
-        {"yarn", rope_yarn, ERR_UNSUPPORTED, "yarn"},
+        {"another rope scaling", rope_yarn, ERR_UNSUPPORTED, "dynamic"},
         {"linear scaling", rope_linear, 0, NULL},
         {"no epsilon", eps_missing, ERR_CORRUPT, "rms_epsilon"},
         {"epsilon 0", eps_0, ERR_CORRUPT, "rms_epsilon"},
         {"experts", experts, ERR_UNSUPPORTED, "expert_count"},
-        {"a sliding window", window, ERR_UNSUPPORTED, "sliding_window"},
+        {"a list of windows", window, ERR_CORRUPT, "sliding_window"},
         {"a logit scale", logit_scale, ERR_UNSUPPORTED, "logit_scale"},
         {"values unlike keys", values_other, ERR_UNSUPPORTED, "64"},
     };
@@ -438,7 +438,7 @@ static void tensors_are_checked_before_anything_is_allocated(void **state)
         {"no output norm", missing_norm, ERR_CORRUPT, "output_norm.weight"},
         {"no query weights", missing_q, ERR_CORRUPT, "blk.1.attn_q.weight"},
         {"a bias", extra_bias, ERR_UNSUPPORTED, "blk.0.attn_q.bias"},
-        {"frequency factors", extra_freqs, ERR_UNSUPPORTED, "rope_freqs.weight"},
+        {"frequency factors below 0", extra_freqs, ERR_CORRUPT, "of the rotation is -"},
         {"an output of 299 rows", vocab_other, ERR_CORRUPT, "output.weight"},
     };
     run(cases, sizeof cases / sizeof *cases);

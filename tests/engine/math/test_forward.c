@@ -132,6 +132,48 @@ static void logits_are_near_a_reference_in_doubles(void **state)
     check_against_reference(&narrow, 300, 2e-3);
 }
 
+/* F32 matrices, so that what a family adds shows by itself. */
+static const struct tiny_shape plain = {.n_vocab = 40,
+                                        .n_embd = 96,
+                                        .n_ff = 128,
+                                        .n_layers = 4,
+                                        .n_heads = 4,
+                                        .n_kv_heads = 2,
+                                        .head_dim = 32,
+                                        .n_rot = 32,
+                                        .n_ctx = 700,
+                                        .layout = MAT_F32,
+                                        .embd_layout = MAT_F32};
+
+static void what_families_add_is_near_the_reference(void **state)
+{
+    (void)state;
+    struct tiny_shape qwen2 = plain, qwen3 = plain, gemma = plain, gemma2 = plain,
+                      granite = plain, smollm3 = plain;
+    qwen2.has_bias = true;
+    qwen3.has_head_norms = true;
+    gemma.has_head_norms = gemma.has_post_norms = gemma.is_gelu = true;
+    gemma.embd_scale = 9.8f;
+    gemma.logit_cap = 2;
+    granite.embd_scale = 12;
+    granite.residual_scale = 0.22f;
+    granite.logit_scale = 0.125f;
+    smollm3.unrotated_period = 2;
+    gemma.window = 20; /* 3 of 4 layers */
+    gemma.window_period = 4;
+    gemma.window_base = 100;
+    gemma2.window = 300; /* past the first span */
+    gemma2.window_period = 2;
+    gemma2.attn_cap = 1;
+    gemma2.has_post_norms = gemma2.is_gelu = true;
+    check_against_reference(&gemma2, 700, 2e-3);
+    check_against_reference(&qwen2, 40, 2e-3);
+    check_against_reference(&qwen3, 40, 2e-3);
+    check_against_reference(&gemma, 40, 2e-3);
+    check_against_reference(&granite, 40, 2e-3);
+    check_against_reference(&smollm3, 40, 2e-3);
+}
+
 static void odd_shapes_are_near_the_reference(void **state)
 {
     (void)state;
@@ -163,9 +205,24 @@ static void odd_shapes_are_near_the_reference(void **state)
     check_against_reference(&b, 290, 4e-2);
 }
 
-static void bits_depend_on_no_slicing_threads_or_isa(void **state)
+/* Everything that a family can add, its windows ending inside spans and blocks. */
+static struct tiny_shape everything(void)
 {
-    (void)state;
+    struct tiny_shape s = small;
+    s.n_layers = 3;
+    s.has_bias = s.has_head_norms = s.has_post_norms = s.is_gelu = true;
+    s.window = 277;
+    s.window_period = 3;
+    s.unrotated_period = 2;
+    s.window_base = 500;
+    s.attn_cap = 4;
+    s.logit_cap = 20;
+    s.embd_scale = 3;
+    return s;
+}
+
+static void check_slicing(const struct tiny_shape *s)
+{
     enum { N = 610 };
     static const struct {
         int chunk, threads;
@@ -177,7 +234,7 @@ static void bits_depend_on_no_slicing_threads_or_isa(void **state)
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         struct rig r;
         struct kv_seq seq;
-        rig_open(&r, &small, ways[i].threads, ways[i].isa);
+        rig_open(&r, s, ways[i].threads, ways[i].isa);
         read_in_slices(&r, &seq, N, ways[i].chunk, logits);
         hash_of(logits, sizeof logits, hash);
         if (i == 0)
@@ -188,14 +245,21 @@ static void bits_depend_on_no_slicing_threads_or_isa(void **state)
     }
 }
 
-static void bits_depend_on_no_batch_mates(void **state)
+static void bits_depend_on_no_slicing_threads_or_isa(void **state)
 {
     (void)state;
+    const struct tiny_shape all = everything();
+    check_slicing(&small);
+    check_slicing(&all);
+}
+
+static void check_batch_mates(const struct tiny_shape *s)
+{
     enum { N = 290, MATES = 3 };
     static float alone[301], together[301], other[MATES][40 * 301];
     struct rig r;
     struct kv_seq seq, mates[MATES];
-    rig_open(&r, &small, 2, NULL);
+    rig_open(&r, s, 2, NULL);
     read_in_slices(&r, &seq, N, N, alone);
     kv_seq_done(&seq);
     tiny_seq(&seq, r.pool, N);
@@ -227,6 +291,14 @@ static void bits_depend_on_no_batch_mates(void **state)
         kv_seq_done(&mates[i]);
     kv_seq_done(&seq);
     rig_close(&r);
+}
+
+static void bits_depend_on_no_batch_mates(void **state)
+{
+    (void)state;
+    const struct tiny_shape all = everything();
+    check_batch_mates(&small);
+    check_batch_mates(&all);
 }
 
 static void asking_for_more_logits_changes_none(void **state)
@@ -314,6 +386,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_are_near_a_reference_in_doubles),
+        cmocka_unit_test(what_families_add_is_near_the_reference),
         cmocka_unit_test(odd_shapes_are_near_the_reference),
         cmocka_unit_test(bits_depend_on_no_slicing_threads_or_isa),
         cmocka_unit_test(bits_depend_on_no_batch_mates),

@@ -18,6 +18,11 @@ struct tiny_shape {
     int n_vocab, n_embd, n_ff, n_layers, n_heads, n_kv_heads, head_dim, n_rot, n_ctx;
     int layout;      /* enum mat_layout of all matrices but: */
     int embd_layout; /* the tied embedding */
+    /* What families add; zero: nothing. */
+    bool has_bias, has_head_norms, has_post_norms, is_gelu;
+    int window, window_period, unrotated_period;
+    double window_base;
+    float attn_cap, logit_cap, embd_scale, residual_scale, logit_scale;
 };
 
 /* Scales are such that values stay of order 1 through the layers. Free with tiny_free. */
