@@ -20,6 +20,7 @@
 #include "base/thread.h"
 #include "engine/common.h"
 #include "engine/cores.h"
+#include "engine/describe.h"
 #include "engine/forward.h"
 #include "engine/gguf.h"
 #include "engine/model.h"
@@ -34,19 +35,6 @@ struct engine {
 };
 
 /* ---- facts ---- */
-
-/* llama.cpp's enum llama_ftype: what most of the weights are. */
-static const char *file_type(int64_t type)
-{
-    static const char *const names[] = {
-        [0] = "F32",     [1] = "F16",     [2] = "Q4_0",    [3] = "Q4_1",    [7] = "Q8_0",
-        [8] = "Q5_0",    [9] = "Q5_1",    [10] = "Q2_K",   [11] = "Q3_K_S", [12] = "Q3_K_M",
-        [13] = "Q3_K_L", [14] = "Q4_K_S", [15] = "Q4_K_M", [16] = "Q5_K_S", [17] = "Q5_K_M",
-        [18] = "Q6_K",   [25] = "IQ4_NL", [32] = "BF16",
-    };
-    return type >= 0 && type < (int64_t)(sizeof names / sizeof *names) && names[type] ? names[type]
-                                                                                      : "?";
-}
 
 static int read_name(struct engine *en, const struct gguf *g, struct err *e)
 {
@@ -104,7 +92,7 @@ static int read_facts(struct engine *en, const struct gguf *g, struct err *e)
         rc = rc == ERR_NOTFOUND ? 0 : rc;
     }
     en->info.id = en->id;
-    en->info.quant = file_type(type);
+    en->info.quant = engine_file_type(type);
     en->info.file_bytes = gguf_file_bytes(g);
     return rc;
 }

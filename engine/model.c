@@ -487,9 +487,9 @@ static int choose_factors(struct loader *l, struct err *e)
     return 0;
 }
 
-static int load(struct loader *l, struct err *e)
+/* All that is known before a byte is allocated for the weights. */
+static int measure(struct loader *l, struct err *e)
 {
-    float *tables = NULL;
     int rc = model_read_params(l->g, &l->m->params, e);
     if (!rc) {
         struct model_params *p = &l->m->params;
@@ -502,9 +502,13 @@ static int load(struct loader *l, struct err *e)
     if (!rc) {
         rc = refuse_others(l, e);
     }
-    if (!rc) {
-        rc = check_memory(l, e);
-    }
+    return rc ? rc : check_memory(l, e);
+}
+
+static int load(struct loader *l, struct err *e)
+{
+    float *tables = NULL;
+    int rc = measure(l, e);
     if (!rc) {
         rc = make_floats(l, e);
     }
@@ -527,6 +531,24 @@ static int load(struct loader *l, struct err *e)
         hash_end(&l->hash, l->m->weights_hash);
         fingerprint_remember(l->o->fingerprint_cache, gguf_stat(l->g), l->m->weights_hash);
     }
+    return rc;
+}
+
+int model_measure(const struct gguf *g, int n_ctx, uint64_t *ret_bytes, struct err *e)
+{
+    const struct engine_options o = {.n_ctx = n_ctx};
+    struct model *m = calloc(1, sizeof *m);
+    struct loader l = {.g = g, .o = &o, .m = m};
+    if (!m) {
+        return err_set(e, ERR_NOMEM, "out of memory for the model");
+    }
+    const int rc = measure(&l, e);
+    if (!rc) {
+        *ret_bytes = m->weights_bytes;
+    }
+    free(l.slots);
+    m->region_bytes = m->floats_bytes = 0; /* counted, not there */
+    model_close(m);
     return rc;
 }
 

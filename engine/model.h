@@ -100,6 +100,10 @@ int model_read_params(const struct gguf *g, struct model_params *ret, struct err
  * tensor, dropping each from the mapping. */
 int model_open(const struct gguf *g, const struct engine_options *o, struct model **ret,
                struct err *e) MUST_USE;
+/* Bytes that model_open would keep for a context of n_ctx positions; refuses what it would refuse
+ * before reading a weight. */
+int model_measure(const struct gguf *g, int n_ctx, uint64_t *ret_bytes,
+                  struct err *e) MUST_USE;
 void model_close(struct model *m); /* NULL is fine */
 
 /* "qwen2.context_length" for "context_length"; returns ret. */
