@@ -1,10 +1,10 @@
 /*
- * Integer matrix products: tiles of 16 columns × up to 3 rows over the packed groups of mat.h. Part
- * of kern_impl.h.
+ * Integer matrix products: tiles of one group of 16 columns × up to 4 rows over the packed groups
+ * of mat.h. Part of kern_impl.h.
  *
- * v_block_*() of the vector header gives the exact sum over 32 k; what is done with it in floating
- * point is written once, here. Row counts are compile-time constants (a tile is inlined for 1, 2
- * and 3 rows), so that sums are registers.
+ * v_dot*() of the vector header gives the exact sums over 32 k; what is done with them in floating
+ * point is written once, here. Row counts, quants and layouts are compile-time constants: a tile is
+ * inlined for each, and its sums are registers.
  */
 
 /* A tile's input and output: R rows of the activations, 16 columns of y. */
@@ -20,6 +20,14 @@ struct tile {
     int n_ahead;
 };
 
+/* What a layout is made of (mat.h). All constants. */
+struct shape {
+    int quants;  /* enum quants */
+    int bias;    /* w is of q − bias */
+    int minimum; /* 1: + m; −1: − e · t; 0: none */
+    int super;   /* d, e are of 256 k; 1: with scales of 32, 2: of 16 */
+};
+
 V_FN const uint8_t *tile_fetch(const uint8_t *ahead, const int n, const size_t step)
 {
     for (int i = 0; i < n; i++)
@@ -28,156 +36,178 @@ V_FN const uint8_t *tile_fetch(const uint8_t *ahead, const int n, const size_t s
 }
 
 /*
- * A tile's state: the integer sums of the block in work, and the accumulators f of its first KEPT
- * rows. Three rows of signed 8 bits leave no registers for them: there y itself accumulates, and
- * waits in the first cache between blocks.
+ * The accumulators of a tile's rows: registers where they find room beside the products
+ * (V_KEPT_ROWS), else y itself accumulates, and waits in the first cache between blocks.
  */
-struct state {
-    v16i s0, s1, s2;
-    v16f f0, f1, f2;
+struct accs {
+    v16f f0, f1;
+    v16f f2, f3;
 };
-#define KEPT(is_u4, rows) ((is_u4) || (rows) < 3 ? (rows) : 0)
+#define KEPT(rows) ((rows) <= V_KEPT_ROWS)
 
-V_FN void tile_start(const struct tile *t, struct state *st, const int rows, const int kept)
+V_FN void accs_store(const struct accs *a, float *y, size_t ldy, const int rows)
 {
-    st->f0 = st->f1 = st->f2 = v_zero();
-    for (int r = kept; r < rows; r++)
-        v_store(t->y + (size_t)r * t->ldy, v_zero());
+    v_store(y, a->f0);
+    if (rows > 1)
+        v_store(y + ldy, a->f1);
+    if (rows > 2)
+        v_store(y + 2 * ldy, a->f2);
+    if (rows > 3)
+        v_store(y + 3 * ldy, a->f3);
 }
 
-V_FN void tile_store(const struct tile *t, const struct state *st, const int kept)
+V_FN void accs_load(struct accs *a, const float *y, size_t ldy, const int rows)
 {
-    if (kept > 0)
-        v_store(t->y, st->f0);
-    if (kept > 1)
-        v_store(t->y + t->ldy, st->f1);
-    if (kept > 2)
-        v_store(t->y + 2 * t->ldy, st->f2);
+    a->f0 = v_load(y);
+    if (rows > 1)
+        a->f1 = v_load(y + ldy);
+    if (rows > 2)
+        a->f2 = v_load(y + 2 * ldy);
+    if (rows > 3)
+        a->f3 = v_load(y + 3 * ldy);
 }
 
-/* What a block's columns have in common: scale and minimum, and the minimum's sign (0: none). */
-struct columns {
-    v16f d, m;
-    int sign;
-};
-
-/* f += d · b->d · s ± m · b->ds */
-V_FN v16f fold(v16f f, v16i s, const struct act_block *b, const struct columns *c)
+V_FN void tile_start(const struct tile *t, struct accs *a, const int rows)
 {
-    f = v_fma(v_from_i(s), v_mul(c->d, v_set1(b->d)), f);
-    if (c->sign > 0)
-        f = v_fma(c->m, v_set1(b->ds), f);
-    else if (c->sign < 0)
-        f = v_fnma(c->m, v_set1(b->ds), f);
-    return f;
+    a->f0 = a->f1 = a->f2 = a->f3 = v_zero();
+    if (!KEPT(rows))
+        accs_store(a, t->y, t->ldy, rows);
 }
 
-/* All rows' f; b is the block of the first row's activations. */
-V_FN void tile_fold(const struct tile *t, struct state *st, const int rows, const int kept,
-                    const struct columns *c, const struct act_block *b)
+V_FN void tile_end(const struct tile *t, const struct accs *a, const int rows)
 {
-    const struct act_block *b1 = b + t->n_blocks, *b2 = b1 + t->n_blocks;
-    float *y1 = t->y + t->ldy, *y2 = y1 + t->ldy;
-    if (kept > 0)
-        st->f0 = fold(st->f0, st->s0, b, c);
-    else
-        v_store(t->y, fold(v_load(t->y), st->s0, b, c));
-    if (kept > 1)
-        st->f1 = fold(st->f1, st->s1, b1, c);
-    else if (rows > 1)
-        v_store(y1, fold(v_load(y1), st->s1, b1, c));
-    if (kept > 2)
-        st->f2 = fold(st->f2, st->s2, b2, c);
-    else if (rows > 2)
-        v_store(y2, fold(v_load(y2), st->s2, b2, c));
+    if (KEPT(rows))
+        accs_store(a, t->y, t->ldy, rows);
 }
 
-V_FN void block_sums(const uint8_t *w, const int8_t *x, size_t ldx, const int is_u4, const int rows,
-                     struct state *s)
-{
-    s->s0 = s->s1 = s->s2 = vi_set1(0);
-    if (is_u4)
-        v_block_u4(w, x, ldx, rows, &s->s0, &s->s1, &s->s2);
-    else
-        v_block_s8(w, x, ldx, rows, &s->s0, &s->s1, &s->s2);
-}
+/* X(f, s, b) for each row: its accumulator, its sum, its block (the first row's is b; the others'
+ * lie n blocks apart). */
+#define EACH_ROW(X)                      \
+    do {                                 \
+        X(a->f0, s.s0, b);               \
+        if (rows > 1)                    \
+            X(a->f1, s.s1, (b + n));     \
+        if (rows > 2)                    \
+            X(a->f2, s.s2, (b + 2 * n)); \
+        if (rows > 3)                    \
+            X(a->f3, s.s3, (b + 3 * n)); \
+    } while (0)
 
-/* w = d · (q − 8) | d · q + m | d · q, a scale for each block of 32. */
-V_FN void tile_flat(const struct tile *t, const int is_u4, const int has_min, const int rows)
+/* s −= bias · Σ x */
+#define ROW_BIAS(f, s, b) s = vi_sub(s, vi_set1(sh.bias * (b)->sum))
+/* s −= bias · (scales · Σ x of 16 k each) */
+#define ROW_BIAS_PAIR(f, s, b) \
+    s = vi_sub(s, vi_shl(v_pair_dot(pairs, (b)->first, (b)->sum - (b)->first), shift))
+/* f += d · b->d · s */
+#define ROW_SCALE(f, s, b) f = v_fma(v_from_i(s), v_mul(d, v_set1((b)->d)), f)
+/* f ± m · b->ds */
+#define ROW_PLUS(f, s, b) f = v_fma(m, v_set1((b)->ds), f)
+#define ROW_MINUS(f, s, b) f = v_fnma(m, v_set1((b)->ds), f)
+/* f −= m · b->d · (minima · Σ x of 16 k each) */
+#define ROW_MINUS_PAIR(f, s, b)                                                               \
+    f = v_fnma(v_from_i(v_pair_dot(pairs, (b)->first, (b)->sum - (b)->first)),                \
+               v_mul(m, v_set1((b)->d)), f)
+
+/* w = d · (q − bias) | d · q + m: scale and minimum for each block of 32. */
+V_FN void tile_flat(const struct tile *t, const struct shape sh, const int rows)
 {
-    const size_t head = has_min ? 64 : 32, step = head + (is_u4 ? 256 : 512);
+    const size_t head = sh.minimum ? 64 : 32, step = head + (size_t)quants_bytes(sh.quants),
+                 n = (size_t)t->n_blocks;
     const uint8_t *w = t->w, *ahead = t->ahead;
     const int8_t *x = t->x;
     const struct act_block *b = t->b;
-    struct state s;
-    const int kept = KEPT(is_u4, rows);
-    tile_start(t, &s, rows, kept);
+    struct accs acc, *a = &acc;
+    tile_start(t, a, rows);
     for (int kb = 0; kb < t->n_blocks; kb++, w += step, x += 32, b++) {
+        struct sums s;
         ahead = tile_fetch(ahead, t->n_ahead, step);
-        block_sums(w + head, x, t->ldx, is_u4, rows, &s);
-        if (is_u4 && !has_min) {
-            s.s0 = vi_sub(s.s0, vi_set1(8 * b[0].sum));
-            if (rows > 1)
-                s.s1 = vi_sub(s.s1, vi_set1(8 * b[t->n_blocks].sum));
-            if (rows > 2)
-                s.s2 = vi_sub(s.s2, vi_set1(8 * b[2 * t->n_blocks].sum));
+        v_dot(w + head, sh.quants, x, t->ldx, rows, &s);
+        if (sh.bias)
+            EACH_ROW(ROW_BIAS);
+        if (!KEPT(rows))
+            accs_load(a, t->y, t->ldy, rows);
+        const v16f d = v_from_f16((const uint16_t *)w);
+        EACH_ROW(ROW_SCALE);
+        if (sh.minimum) {
+            const v16f m = v_from_f16((const uint16_t *)(w + 32));
+            EACH_ROW(ROW_PLUS);
         }
-        struct columns c = {.d = v_from_f16((const uint16_t *)w), .sign = has_min};
-        c.m = has_min ? v_from_f16((const uint16_t *)(w + 32)) : c.d;
-        tile_fold(t, &s, rows, kept, &c, b);
+        if (!KEPT(rows))
+            accs_store(a, t->y, t->ldy, rows);
     }
-    tile_store(t, &s, kept);
+    tile_end(t, a, rows);
 }
+
+/* Where a block of a super-block finds what. */
+struct place {
+    const uint8_t *super, *w;
+    const int8_t *x;
+    const struct act_block *b;
+};
 
 /* w = (d · s) · q − e · t: d, e for 256 k, s, t for 32. Both products are exact in F32 (11 + 8
  * bits). */
-V_FN void tile_k(const struct tile *t, const int is_u4, const int rows)
+V_FN void block_k(const struct tile *t, const struct shape sh, const int rows, struct place p,
+                  struct accs *a)
 {
-    const size_t step = 32 + (is_u4 ? 256 : 512);
-    const uint8_t *w = t->w, *ahead = t->ahead;
-    const int8_t *x = t->x;
-    const struct act_block *b = t->b;
-    struct state s;
-    const int kept = KEPT(is_u4, rows);
-    tile_start(t, &s, rows, kept);
-    for (int kb = 0; kb < t->n_blocks; kb += 8) {
-        const uint16_t *super = (const uint16_t *)w;
-        w += 64;
-        for (int i = 0; i < 8; i++, w += step, x += 32, b++) {
-            ahead = tile_fetch(ahead, t->n_ahead, step);
-            block_sums(w + 32, x, t->ldx, is_u4, rows, &s);
-            const struct columns c = {
-                .d = v_mul(v_from_f16(super), v_from_i(vi_load_u8(w))),
-                .m = v_mul(v_from_f16(super + 16), v_from_i(vi_load_u8(w + 16))),
-                .sign = -1};
-            tile_fold(t, &s, rows, kept, &c, b);
-        }
-    }
-    tile_store(t, &s, kept);
+    const size_t n = (size_t)t->n_blocks;
+    const struct act_block *b = p.b;
+    const uint16_t *super = (const uint16_t *)p.super;
+    struct sums s;
+    v_dot(p.w + 32, sh.quants, p.x, t->ldx, rows, &s);
+    if (!KEPT(rows))
+        accs_load(a, t->y, t->ldy, rows);
+    const v16f d = v_mul(v_from_f16(super), v_from_i(vi_load_u8(p.w)));
+    EACH_ROW(ROW_SCALE);
+    const v16f m = v_mul(v_from_f16(super + 16), v_from_i(vi_load_u8(p.w + 16)));
+    EACH_ROW(ROW_MINUS);
 }
 
-/* w = (d · s) · q: the two halves' integer sums are joined by their integer scales first: at most 2
- * · 16 · 127 · 128 · 128 < 2^27, exact. */
-V_FN void tile_k16(const struct tile *t, const int rows)
+/* w = (d · s) · (q − bias) | (d · s) · q − (e · t), s, t for 16 k: the two halves' integer sums are
+ * joined by their integer scales first: at most 2 · 16 · 127 · 128 · 128 < 2^27, exact. */
+V_FN void block_k16(const struct tile *t, const struct shape sh, const int rows, struct place p,
+                    struct accs *a)
 {
-    const uint8_t *w = t->w, *ahead = t->ahead;
-    const int8_t *x = t->x;
-    const struct act_block *b = t->b;
-    struct state s;
-    const int kept = KEPT(0, rows);
-    tile_start(t, &s, rows, kept);
+    const size_t n = (size_t)t->n_blocks;
+    const struct act_block *b = p.b;
+    const uint16_t *super = (const uint16_t *)p.super;
+    const int shift = sh.quants == QUANTS_6 ? 5 : 2; /* biases of 32 and 4 */
+    struct sums s;
+    v_dot_scaled(p.w + 32, sh.quants, p.w, p.x, t->ldx, rows, &s);
+    const v_pairs pairs = v_scale_pairs(p.w, sh.quants);
+    if (sh.bias)
+        EACH_ROW(ROW_BIAS_PAIR);
+    if (!KEPT(rows))
+        accs_load(a, t->y, t->ldy, rows);
+    const v16f d = v_from_f16(super);
+    EACH_ROW(ROW_SCALE);
+    if (sh.minimum) {
+        const v16f m = v_from_f16(super + 16);
+        EACH_ROW(ROW_MINUS_PAIR);
+    }
+}
+
+V_FN void tile_super(const struct tile *t, const struct shape sh, const int rows)
+{
+    const size_t head = sh.minimum ? 64 : 32, step = 32 + (size_t)quants_bytes(sh.quants);
+    const uint8_t *ahead = t->ahead;
+    struct place p = {.w = t->w, .x = t->x, .b = t->b};
+    struct accs a;
+    tile_start(t, &a, rows);
     for (int kb = 0; kb < t->n_blocks; kb += 8) {
-        const uint16_t *super = (const uint16_t *)w;
-        w += 32;
-        for (int i = 0; i < 8; i++, w += 544, x += 32, b++) {
-            s.s0 = s.s1 = s.s2 = vi_set1(0);
-            ahead = tile_fetch(ahead, t->n_ahead, 544);
-            v_block_s8_scaled(w + 32, (const int8_t *)w, x, t->ldx, rows, &s.s0, &s.s1, &s.s2);
-            const v16f d = v_from_f16(super);
-            tile_fold(t, &s, rows, kept, &(struct columns){d, d, 0}, b);
+        p.super = p.w;
+        p.w += head;
+        for (int i = 0; i < 8; i++, p.w += step, p.x += 32, p.b++) {
+            ahead = tile_fetch(ahead, t->n_ahead, step);
+            if (sh.super == 1)
+                block_k(t, sh, rows, p, &a);
+            else
+                block_k16(t, sh, rows, p, &a);
+            if (!KEPT(rows))
+                accs_store(&a, t->y, t->ldy, rows);
         }
     }
-    tile_store(t, &s, kept);
+    tile_end(t, &a, rows);
 }
 
 /* How far ahead of its use a stream of weights is fetched. */
@@ -198,14 +228,24 @@ V_FN void tile_plan(struct tile *t, int i, int n, const uint8_t *next, int lines
     }
 }
 
+/* A tile and its share of the fetching. */
+#define TILE_RUN(TILE, rows)                       \
+    do {                                           \
+        tile_plan(&t, i++, n_tiles, next, lines);  \
+        TILE(&t, sh, rows);                        \
+    } while (0)
+
 /* All tiles of a job: for each group all rows, so that the group's weights stay in the first cache.
- * TILE(t, rows) is inlined with constant rows. */
-#define GEMM_INT(NAME, TILE, LINES)                                                                \
+ * TILE is inlined with constant rows. */
+#define GEMM_INT(NAME, TILE, ...)                                                                  \
     static void NAME(const struct gemm *g)                                                         \
     {                                                                                              \
+        const struct shape sh = {__VA_ARGS__};                                                     \
+        const int head = sh.minimum || sh.super ? 64 : 32,                                         \
+                  lines = (quants_bytes(sh.quants) + head + 63) / 64;                              \
         const struct act *a = g->x;                                                                \
         struct tile t = {.ldx = (size_t)a->n_blocks * 32, .n_blocks = a->n_blocks, .ldy = g->ldy}; \
-        const int n_tiles = (g->n_rows + 2) / 3;                                                   \
+        const int n_tiles = (g->n_rows + 3) / 4;                                                   \
         for (int c = 0; c < g->n_groups; c++) {                                                    \
             int r = g->n_rows, i = 0;                                                              \
             t.w = g->w->data + (size_t)(g->group0 + c) * g->w->group_bytes;                        \
@@ -213,29 +253,25 @@ V_FN void tile_plan(struct tile *t, int i, int n, const uint8_t *next, int lines
             t.x = a->q + (size_t)g->row0 * t.ldx;                                                  \
             t.b = a->b + (size_t)g->row0 * (size_t)a->n_blocks;                                    \
             t.y = g->y + 16 * c;                                                                   \
-            for (; r >= 3; r -= 3, t.x += 3 * t.ldx, t.b += 3 * a->n_blocks, t.y += 3 * t.ldy) {   \
-                tile_plan(&t, i++, n_tiles, next, LINES);                                          \
-                TILE(&t, 3);                                                                       \
-            }                                                                                      \
-            tile_plan(&t, i, n_tiles, next, LINES);                                                \
-            if (r == 2)                                                                            \
-                TILE(&t, 2);                                                                       \
+            for (; r >= 4; r -= 4, t.x += 4 * t.ldx, t.b += 4 * a->n_blocks, t.y += 4 * t.ldy)     \
+                TILE_RUN(TILE, 4);                                                                 \
+            if (r == 3)                                                                            \
+                TILE_RUN(TILE, 3);                                                                 \
+            else if (r == 2)                                                                       \
+                TILE_RUN(TILE, 2);                                                                 \
             else if (r == 1)                                                                       \
-                TILE(&t, 1);                                                                       \
+                TILE_RUN(TILE, 1);                                                                 \
         }                                                                                          \
     }
 
-#define TILE_U4_D(t, rows) tile_flat(t, 1, 0, rows)
-#define TILE_U4_DM(t, rows) tile_flat(t, 1, 1, rows)
-#define TILE_S8_D(t, rows) tile_flat(t, 0, 0, rows)
-#define TILE_S8_DM(t, rows) tile_flat(t, 0, 1, rows)
-#define TILE_U4_K(t, rows) tile_k(t, 1, rows)
-#define TILE_S8_K(t, rows) tile_k(t, 0, rows)
-
-GEMM_INT(gemm_u4_d, TILE_U4_D, 5)
-GEMM_INT(gemm_u4_dm, TILE_U4_DM, 5)
-GEMM_INT(gemm_u4_k, TILE_U4_K, 5)
-GEMM_INT(gemm_s8_d, TILE_S8_D, 9)
-GEMM_INT(gemm_s8_dm, TILE_S8_DM, 9)
-GEMM_INT(gemm_s8_k, TILE_S8_K, 9)
-GEMM_INT(gemm_s8_k16, tile_k16, 9)
+GEMM_INT(gemm_u4_d, tile_flat, .quants = QUANTS_4, .bias = 8)
+GEMM_INT(gemm_u4_dm, tile_flat, .quants = QUANTS_4, .minimum = 1)
+GEMM_INT(gemm_u4_k, tile_super, .quants = QUANTS_4, .minimum = -1, .super = 1)
+GEMM_INT(gemm_nl_d, tile_flat, .quants = QUANTS_NL)
+GEMM_INT(gemm_u5_d, tile_flat, .quants = QUANTS_5, .bias = 16)
+GEMM_INT(gemm_u5_dm, tile_flat, .quants = QUANTS_5, .minimum = 1)
+GEMM_INT(gemm_u5_k, tile_super, .quants = QUANTS_5, .minimum = -1, .super = 1)
+GEMM_INT(gemm_s8_d, tile_flat, .quants = QUANTS_8)
+GEMM_INT(gemm_u6_k16, tile_super, .quants = QUANTS_6, .bias = 32, .super = 2)
+GEMM_INT(gemm_u3_k16, tile_super, .quants = QUANTS_3, .bias = 4, .super = 2)
+GEMM_INT(gemm_u2_k16, tile_super, .quants = QUANTS_2, .minimum = -1, .super = 2)

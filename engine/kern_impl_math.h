@@ -82,9 +82,9 @@ static void quantize(const float *x, int n_blocks, int8_t *q, struct act_block *
         v16i i1 = vi_sub(v_bits(v_add(v_mul(v1, s), magic)), vi_set1(0x4b400000));
         vi_store_s8(q, i0);
         vi_store_s8(q + 16, i1);
-        int32_t sum = vi_sum(vi_add(i0, i1));
+        int32_t first = vi_sum(i0), sum = first + vi_sum(i1);
         float d = amax < 1e-30f ? 0 : amax / 127.0f;
-        b[i] = (struct act_block){.d = d, .ds = d * (float)sum, .sum = sum};
+        b[i] = (struct act_block){.d = d, .ds = d * (float)sum, .sum = sum, .first = first};
     }
 }
 

@@ -38,8 +38,8 @@
 struct act_block {
     float d;     /* scale */
     float ds;    /* d · sum, rounded once: multiplies a weight block's minimum */
-    int32_t sum; /* of the 32 int8 */
-    int32_t unused;
+    int32_t sum;   /* of the 32 int8 */
+    int32_t first; /* of the first 16 of them */
 };
 
 /* Activations [rows, n_in]: as int8 (q, b) for quantised matrices, as F32 (f) for the others;

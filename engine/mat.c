@@ -19,11 +19,19 @@
 #include "base/sys.h"
 #include "engine/f16.h"
 #include "engine/quant.h"
+#include "engine/quants.h"
 
 /* One block of 32 weights (or 8 of a super-block), taken out of the file's bits. */
 struct block32 {
-    uint8_t q[32]; /* unsigned 4 bits, or signed 8 as bytes */
-    uint8_t s[2];  /* scale and minimum of U4_K and S8_K; the two scales of S8_K16 */
+    uint8_t q[32]; /* quants as quants.h has them: unsigned, or signed 8 bits as bytes */
+    uint8_t s[2];  /* scale and minimum of 32, or what belongs to each 16 */
+};
+
+/* What lies before a block's quants. */
+enum sub {
+    SUB_NONE,
+    SUB_32, /* [2][16] bytes: all columns' scales, then all minima */
+    SUB_16  /* [16][2] bytes: each column's first and second half */
 };
 
 struct unpacker {
@@ -31,11 +39,11 @@ struct unpacker {
     int layout;
     int n_values; /* of a file block: 32 or 256 (float types: 1) */
     int n_bytes;
-    int head_bytes;         /* packed: before each file block's quants, 16 columns of it */
-    int sub_bytes;          /* packed: before each 32's quants */
-    int quant_bytes;        /* packed: 16 columns × 32 */
+    int quants; /* enum quants */
+    int bias;
+    int sub;                /* enum sub */
     int d_offset, m_offset; /* of the F16 scale and minimum in the file block; m −1: none */
-    /* Block i of 32 within the file block. */
+    /* Block i of 32 within the file block. NULL: floats. */
     void (*unpack)(const uint8_t *block, int i, struct block32 *ret);
 };
 
@@ -59,42 +67,32 @@ static void unpack_q4_1(const uint8_t *b, int i, struct block32 *ret)
     unpack_nibbles(b + 4, ret->q);
 }
 
-/* The fifth bits lie in a little-endian word; `bias` makes them signed. */
-static void unpack_fives(const uint8_t *qh, const uint8_t *qs, int bias, uint8_t q[32])
+/* The fifth bits lie in a little-endian word. */
+static void unpack_fives(const uint8_t *qh, const uint8_t *qs, uint8_t q[32])
 {
     uint32_t high =
         (uint32_t)qh[0] | (uint32_t)qh[1] << 8 | (uint32_t)qh[2] << 16 | (uint32_t)qh[3] << 24;
     unpack_nibbles(qs, q);
     for (int i = 0; i < 32; i++)
-        q[i] = (uint8_t)((int)(q[i] | (high >> i & 1) << 4) - bias);
+        q[i] = (uint8_t)(q[i] | (high >> i & 1) << 4);
 }
 
 static void unpack_q5_0(const uint8_t *b, int i, struct block32 *ret)
 {
     (void)i;
-    unpack_fives(b + 2, b + 6, 16, ret->q);
+    unpack_fives(b + 2, b + 6, ret->q);
 }
 
 static void unpack_q5_1(const uint8_t *b, int i, struct block32 *ret)
 {
     (void)i;
-    unpack_fives(b + 4, b + 8, 0, ret->q);
+    unpack_fives(b + 4, b + 8, ret->q);
 }
 
 static void unpack_q8_0(const uint8_t *b, int i, struct block32 *ret)
 {
     (void)i;
     memcpy(ret->q, b + 2, 32);
-}
-
-static void unpack_iq4_nl(const uint8_t *b, int i, struct block32 *ret)
-{
-    static const int8_t values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                      1,    13,   25,  38,  53,  69,  89,  113};
-    (void)i;
-    unpack_nibbles(b + 2, ret->q);
-    for (int k = 0; k < 32; k++)
-        ret->q[k] = (uint8_t)values[ret->q[k]];
 }
 
 /* Eight pairs of 6-bit scale and minimum in 12 bytes. */
@@ -133,7 +131,7 @@ static void unpack_q6_k(const uint8_t *b, int i, struct block32 *ret)
     const uint8_t *ql = b + 64 * half + 32 * (part & 1), *qh = b + 128 + 32 * half;
     for (int k = 0; k < 32; k++) {
         int low = part < 2 ? ql[k] & 15 : ql[k] >> 4;
-        ret->q[k] = (uint8_t)((low | (qh[k] >> 2 * part & 3) << 4) - 32);
+        ret->q[k] = (uint8_t)(low | (qh[k] >> 2 * part & 3) << 4);
     }
     memcpy(ret->s, b + 192 + 2 * i, 2);
 }
@@ -142,31 +140,48 @@ static void unpack_q3_k(const uint8_t *b, int i, struct block32 *ret)
 {
     const uint8_t *hmask = b, *qs = b + 32 + 32 * (i / 4), *scales = b + 96;
     for (int k = 0; k < 32; k++)
-        ret->q[k] = (uint8_t)((qs[k] >> 2 * (i % 4) & 3) - (hmask[k] >> i & 1 ? 0 : 4));
+        ret->q[k] = (uint8_t)((qs[k] >> 2 * (i % 4) & 3) | (hmask[k] >> i & 1) << 2);
     for (int h = 0; h < 2; h++) {
         int j = 2 * i + h, low = j < 8 ? scales[j] & 15 : scales[j - 8] >> 4;
         ret->s[h] = (uint8_t)((low | (scales[8 + j % 4] >> 2 * (j / 4) & 3) << 4) - 32);
     }
 }
 
-#define U4 256 /* packed bytes of 16 columns × 32 */
-#define S8 512
+static void unpack_q2_k(const uint8_t *b, int i, struct block32 *ret)
+{
+    const uint8_t *qs = b + 16 + 32 * (i / 4);
+    for (int k = 0; k < 32; k++)
+        ret->q[k] = qs[k] >> 2 * (i % 4) & 3;
+    memcpy(ret->s, b + 2 * i, 2);
+}
 
 static const struct unpacker unpackers[] = {
-    {QUANT_Q4_0, MAT_U4_D, 32, 18, 32, 0, U4, 0, -1, unpack_q4_0},
-    {QUANT_Q4_1, MAT_U4_DM, 32, 20, 64, 0, U4, 0, 2, unpack_q4_1},
-    {QUANT_Q4_K, MAT_U4_K, 256, 144, 64, 32, U4, 0, 2, unpack_q4_k},
-    {QUANT_Q5_0, MAT_S8_D, 32, 22, 32, 0, S8, 0, -1, unpack_q5_0},
-    {QUANT_Q5_1, MAT_S8_DM, 32, 24, 64, 0, S8, 0, 2, unpack_q5_1},
-    {QUANT_Q8_0, MAT_S8_D, 32, 34, 32, 0, S8, 0, -1, unpack_q8_0},
-    {QUANT_IQ4_NL, MAT_S8_D, 32, 18, 32, 0, S8, 0, -1, unpack_iq4_nl},
-    {QUANT_Q5_K, MAT_S8_K, 256, 176, 64, 32, S8, 0, 2, unpack_q5_k},
-    {QUANT_Q6_K, MAT_S8_K16, 256, 210, 32, 32, S8, 208, -1, unpack_q6_k},
-    {QUANT_Q3_K, MAT_S8_K16, 256, 110, 32, 32, S8, 108, -1, unpack_q3_k},
-    {QUANT_F32, MAT_F32, 1, 4, 0, 0, 64, 0, -1, NULL},
-    {QUANT_F16, MAT_F16, 1, 2, 0, 0, 32, 0, -1, NULL},
-    {QUANT_BF16, MAT_BF16, 1, 2, 0, 0, 32, 0, -1, NULL},
+    {QUANT_Q4_0, MAT_U4_D, 32, 18, QUANTS_4, 8, SUB_NONE, 0, -1, unpack_q4_0},
+    {QUANT_Q4_1, MAT_U4_DM, 32, 20, QUANTS_4, 0, SUB_NONE, 0, 2, unpack_q4_1},
+    {QUANT_Q4_K, MAT_U4_K, 256, 144, QUANTS_4, 0, SUB_32, 0, 2, unpack_q4_k},
+    {QUANT_IQ4_NL, MAT_NL_D, 32, 18, QUANTS_NL, 0, SUB_NONE, 0, -1, unpack_q4_0},
+    {QUANT_Q5_0, MAT_U5_D, 32, 22, QUANTS_5, 16, SUB_NONE, 0, -1, unpack_q5_0},
+    {QUANT_Q5_1, MAT_U5_DM, 32, 24, QUANTS_5, 0, SUB_NONE, 0, 2, unpack_q5_1},
+    {QUANT_Q5_K, MAT_U5_K, 256, 176, QUANTS_5, 0, SUB_32, 0, 2, unpack_q5_k},
+    {QUANT_Q8_0, MAT_S8_D, 32, 34, QUANTS_8, 0, SUB_NONE, 0, -1, unpack_q8_0},
+    {QUANT_Q6_K, MAT_U6_K16, 256, 210, QUANTS_6, 32, SUB_16, 208, -1, unpack_q6_k},
+    {QUANT_Q3_K, MAT_U3_K16, 256, 110, QUANTS_3, 4, SUB_16, 108, -1, unpack_q3_k},
+    {QUANT_Q2_K, MAT_U2_K16, 256, 84, QUANTS_2, 0, SUB_16, 80, 82, unpack_q2_k},
+    {QUANT_F32, MAT_F32, 1, 4, 0, 0, SUB_NONE, 0, -1, NULL},
+    {QUANT_F16, MAT_F16, 1, 2, 0, 0, SUB_NONE, 0, -1, NULL},
+    {QUANT_BF16, MAT_BF16, 1, 2, 0, 0, SUB_NONE, 0, -1, NULL},
 };
+
+/* Packed bytes of 16 columns: the scales before a file block, and each 32 values of it. */
+static size_t head_bytes(const struct unpacker *u)
+{
+    return u->m_offset >= 0 ? 64 : 32;
+}
+
+static size_t sub_bytes(const struct unpacker *u)
+{
+    return u->sub == SUB_NONE ? 0 : 32;
+}
 
 static const struct unpacker *unpacker_find(uint32_t quant_id)
 {
@@ -176,24 +191,26 @@ static const struct unpacker *unpacker_find(uint32_t quant_id)
     return NULL;
 }
 
+static size_t block_bytes(const struct unpacker *u)
+{
+    return sub_bytes(u) + (size_t)quants_bytes(u->quants);
+}
+
 /* Packed bytes of one file block of 16 columns. */
 static size_t packed_block_bytes(const struct unpacker *u)
 {
-    size_t n32 = u->unpack ? (size_t)u->n_values / 32 : 1;
-    return (size_t)u->head_bytes + n32 * (size_t)(u->sub_bytes + u->quant_bytes);
+    if (!u->unpack)
+        return 16 * (size_t)u->n_bytes;
+    return head_bytes(u) + (size_t)u->n_values / 32 * block_bytes(u);
 }
 
 /* Checks the shape and fills all of ret but the memory. */
 static int mat_plan(const struct mat_source *s, struct mat *ret, struct err *e)
 {
     const struct unpacker *u = unpacker_find(s->quant_id);
-    if (!u) {
-        const struct quant_type *t = quant_type(s->quant_id);
-        if (t)
-            return err_set(e, ERR_UNSUPPORTED, "tensor type %s: matrices of it are not supported",
-                           t->name);
-        return err_set(e, ERR_UNSUPPORTED, "tensor type %u: unknown", (unsigned)s->quant_id);
-    }
+    if (!u)
+        return err_set(e, ERR_UNSUPPORTED, "tensor type %s (%u): matrices of it are not supported",
+                       quant_ggml_name(s->quant_id), (unsigned)s->quant_id);
     if (s->n_out < 1 || s->n_in < 1 || s->n_out > INT_MAX / 2 || s->n_in > INT_MAX / 2)
         return err_set(e, ERR_LIMIT, "matrix of %lld × %lld: each must be 1 … %d",
                        (long long)s->n_out, (long long)s->n_in, INT_MAX / 2);
@@ -217,7 +234,7 @@ static int mat_plan(const struct mat_source *s, struct mat *ret, struct err *e)
 
 int mat_size(uint32_t quant_id, int64_t n_out, int64_t n_in, size_t *ret, struct err *e)
 {
-    struct mat m;
+    struct mat m = {0};
     int r =
         mat_plan(&(struct mat_source){.quant_id = quant_id, .n_out = n_out, .n_in = n_in}, &m, e);
     if (r == 0)
@@ -225,21 +242,58 @@ int mat_size(uint32_t quant_id, int64_t n_out, int64_t n_in, size_t *ret, struct
     return r;
 }
 
-static void pack_u4(uint8_t *dst, int column, const uint8_t q[32])
+/* Where the planes of a block of 16 × 32 quants are, and the bits of the quant that each holds. */
+struct plane {
+    int offset, n_bits, shift;
+};
+
+static const struct plane planes[][2] = {
+    [QUANTS_2] = {{0, 2, 0}},
+    [QUANTS_3] = {{0, 2, 0}, {128, 1, 2}},
+    [QUANTS_4] = {{0, 4, 0}},
+    [QUANTS_NL] = {{0, 4, 0}},
+    [QUANTS_5] = {{0, 4, 0}, {256, 1, 4}},
+    [QUANTS_6] = {{0, 4, 0}, {256, 2, 4}},
+    [QUANTS_8] = {{0, 8, 0}},
+};
+
+/* Four bytes of a plane: a column's k = 4 j … 4 j + 3, and k of other vectors in their other bits,
+ * from bit ret_bit on. */
+static size_t plane_at(const struct plane *p, int column, int j, int *ret_bit)
 {
-    for (int j = 0; j < 4; j++) {
-        uint32_t low, high;
-        memcpy(&low, q + 8 * j, 4);
-        memcpy(&high, q + 8 * j + 4, 4);
-        low |= high << 4;
-        memcpy(dst + 64 * j + 4 * column, &low, 4);
+    const int a_byte = 8 / p->n_bits;
+    *ret_bit = j % a_byte * p->n_bits;
+    return (size_t)(p->offset + 64 * (j / a_byte) + 4 * column);
+}
+
+static void pack_plane(const struct plane *p, uint8_t *dst, int column, const uint8_t q[32])
+{
+    const int a_byte = 8 / p->n_bits;
+    const uint32_t mask = 0x01010101u * ((1u << p->n_bits) - 1);
+    for (int j = 0, bit; j < 8; j += a_byte) {
+        uint8_t *at = dst + plane_at(p, column, j, &bit);
+        uint32_t all = 0;
+        for (int m = 0; m < a_byte; m++) {
+            uint32_t four;
+            memcpy(&four, q + 4 * (j + m), 4);
+            all |= (four >> p->shift & mask) << m * p->n_bits;
+        }
+        memcpy(at, &all, 4);
     }
 }
 
-static void pack_s8(uint8_t *dst, int column, const uint8_t q[32])
+static void pack_quants(int quants, uint8_t *dst, int column, const uint8_t q[32])
 {
-    for (int j = 0; j < 8; j++)
-        memcpy(dst + 64 * j + 4 * column, q + 4 * j, 4);
+    pack_plane(&planes[quants][0], dst, column, q);
+    if (planes[quants][1].n_bits)
+        pack_plane(&planes[quants][1], dst, column, q);
+}
+
+static void pack_sub(int sub, uint8_t *dst, int column, const uint8_t s[2])
+{
+    const int is_32 = sub == SUB_32;
+    dst[is_32 ? column : 2 * column] = s[0];
+    dst[is_32 ? 16 + column : 2 * column + 1] = s[1];
 }
 
 /* One row of the file into its column of a group. */
@@ -251,16 +305,14 @@ static void pack_column(const struct unpacker *u, const uint8_t *row, int64_t n_
         memcpy(dst + 2 * column, row + u->d_offset, 2);
         if (u->m_offset >= 0)
             memcpy(dst + 32 + 2 * column, row + u->m_offset, 2);
-        dst += u->head_bytes;
+        dst += head_bytes(u);
         for (int i = 0; i < u->n_values / 32; i++) {
             u->unpack(row, i, &b);
-            if (u->sub_bytes) {
-                dst[column] = b.s[0];
-                dst[16 + column] = b.s[1];
-            }
-            dst += u->sub_bytes;
-            (u->quant_bytes == U4 ? pack_u4 : pack_s8)(dst, column, b.q);
-            dst += u->quant_bytes;
+            if (u->sub != SUB_NONE)
+                pack_sub(u->sub, dst, column, b.s);
+            dst += sub_bytes(u);
+            pack_quants(u->quants, dst, column, b.q);
+            dst += quants_bytes(u->quants);
         }
     }
 }
@@ -268,9 +320,9 @@ static void pack_column(const struct unpacker *u, const uint8_t *row, int64_t n_
 static void pack_column_float(const struct unpacker *u, const uint8_t *row, int64_t n_in,
                               uint8_t *dst, int column)
 {
+    const int step = 16 * u->n_bytes;
     for (int64_t k = 0; k < n_in; k++)
-        memcpy(dst + k * u->quant_bytes + u->n_bytes * column, row + k * u->n_bytes,
-               (size_t)u->n_bytes);
+        memcpy(dst + k * step + u->n_bytes * column, row + k * u->n_bytes, (size_t)u->n_bytes);
 }
 
 int mat_pack_at(const struct mat_source *s, void *memory, struct mat *ret, struct err *e)
@@ -333,7 +385,7 @@ int mat_pack(uint32_t quant_id, const void *data, int64_t n_out, int64_t n_in, s
              struct err *e)
 {
     const struct mat_source s = {.quant_id = quant_id, .n_out = n_out, .n_in = n_in, .data = data};
-    struct mat m;
+    struct mat m = {0};
     int r = mat_plan(&s, &m, e);
     if (r < 0)
         return r;
@@ -366,8 +418,8 @@ static void random_block(const struct unpacker *u, uint64_t *seed, uint8_t *bloc
     for (int i = 0; i < u->n_bytes; i++)
         block[i] = (uint8_t)next_random(seed);
     /* Weights of about 1/16: the F16 scale's exponent field by how large the quants get; either
-     * sign. S8_K16's is subnormal. F32's and BF16's two high bytes: 2^-9 … 2^-8. */
-    static const uint16_t exponent[MAT_N_LAYOUTS] = {6, 6, 3, 4, 5, 2, 0, 0, 11, 0};
+     * sign. U6_K16's is subnormal. F32's and BF16's two high bytes: 2^-9 … 2^-8. */
+    static const uint16_t exponent[MAT_N_LAYOUTS] = {6, 6, 3, 3, 5, 5, 2, 4, 0, 4, 6, 0, 11, 0};
     const uint16_t d = (uint16_t)((next_random(seed) & 0x83ff) | exponent[u->layout] << 10),
                    wide = (uint16_t)((d & 0x80ff) | 0x3b80);
     if (u->layout == MAT_F32)
@@ -408,44 +460,54 @@ static float f16_at(const uint8_t *p)
     return f16_to_f32(h);
 }
 
-/* One quant of a packed block. */
-static int quant_at(const uint8_t *q, int is_u4, int k, int column)
+/* One quant of a packed block, with its sign. */
+static int quant_at(const struct unpacker *u, const uint8_t *q, int k, int column)
 {
-    if (!is_u4)
-        return (int8_t)q[64 * (k / 4) + 4 * column + k % 4];
-    int byte = q[64 * (k / 8) + 4 * column + k % 4];
-    return k % 8 < 4 ? byte & 15 : byte >> 4;
+    unsigned v = 0;
+    for (int i = 0; i < 2; i++) {
+        const struct plane *p = &planes[u->quants][i];
+        int bit;
+        if (p->n_bits == 0)
+            continue;
+        const unsigned byte = q[plane_at(p, column, k / 4, &bit) + (size_t)k % 4];
+        v |= (byte >> bit & ((1u << p->n_bits) - 1)) << p->shift;
+    }
+    if (u->quants == QUANTS_8)
+        return (int8_t)v;
+    return u->quants == QUANTS_NL ? quants_nl[v] : (int)v - u->bias;
 }
 
-/* The value of a packed weight: the type's formula, product and difference each rounded once, as
+/* What scale and minimum of a column are multiplied by in half h of the block, exact products. */
+static void sub_at(const struct unpacker *u, const uint8_t *sub, int column, int h, float ret[2])
+{
+    ret[0] = ret[1] = 1;
+    if (u->sub == SUB_32) {
+        ret[0] = (float)sub[column];
+        ret[1] = (float)sub[16 + column];
+    } else if (u->sub == SUB_16) {
+        const uint8_t s = sub[2 * column + h];
+        ret[0] = u->m_offset >= 0 ? (float)(s & 15) : (float)(int8_t)s;
+        ret[1] = (float)(s >> 4);
+    }
+}
+
+/* The values of a packed block: the type's formula, product and difference each rounded once, as
  * the file's format defines it. */
 static void row_block(const struct unpacker *u, const uint8_t *head, const uint8_t *sub, int column,
                       float *ret)
 {
-    const int is_u4 = u->quant_bytes == U4;
-    const uint8_t *q = sub + u->sub_bytes;
+    const uint8_t *q = sub + sub_bytes(u);
     const float d = f16_at(head + 2 * column),
                 e = u->m_offset >= 0 ? f16_at(head + 32 + 2 * column) : 0;
+    float by[2] = {1, 1};
     for (int k = 0; k < 32; k++) {
-        const float v = (float)quant_at(q, is_u4, k, column);
-        switch (u->layout) {
-        case MAT_U4_D:
-            ret[k] = d * (v - 8);
-            break;
-        case MAT_U4_DM:
-        case MAT_S8_DM:
-            ret[k] = d * v + e;
-            break;
-        case MAT_U4_K:
-        case MAT_S8_K:
-            ret[k] = d * (float)sub[column] * v - e * (float)sub[16 + column];
-            break;
-        case MAT_S8_K16:
-            ret[k] = d * (float)(int8_t)sub[16 * (k / 16) + column] * v;
-            break;
-        default:
-            ret[k] = d * v;
-        }
+        const float v = (float)quant_at(u, q, k, column);
+        if (k % 16 == 0)
+            sub_at(u, sub, column, k / 16, by);
+        if (u->m_offset < 0)
+            ret[k] = d * by[0] * v;
+        else
+            ret[k] = u->sub == SUB_NONE ? d * v + e : d * by[0] * v - e * by[1];
     }
 }
 
@@ -476,8 +538,8 @@ void mat_row(const struct mat *m, int i, float *ret)
     }
     for (int k = 0; k < m->n_in; k += u->n_values) {
         const uint8_t *head = p;
-        p += u->head_bytes;
-        for (int b = 0; b < u->n_values / 32; b++, p += u->sub_bytes + u->quant_bytes)
+        p += head_bytes(u);
+        for (int b = 0; b < u->n_values / 32; b++, p += block_bytes(u))
             row_block(u, head, p, i % 16, ret + k + 32 * b);
     }
 }

@@ -18,25 +18,32 @@
  * A group of 16 columns is contiguous and holds its k-blocks of 32 in order. c = column, f16/u8/s8
  * = stored type, always dequantising to exactly what the file's type does:
  *
- *   U4_D     d f16[16] · q u4                    w = d · (q − 8)                   Q4_0
- *   U4_DM    d f16[16] · m f16[16] · q u4        w = d · q + m                     Q4_1
+ *   U4_D     d f16[16] · q 4 bits                w = d · (q − 8)                   Q4_0
+ *   U4_DM    d f16[16] · m f16[16] · q 4 bits    w = d · q + m                     Q4_1
  *   U4_K     per 8 blocks: d f16[16] · e f16[16],
- *            then 8 × { s u8[16] · t u8[16] · q u4 }
+ *            then 8 × { s u8[16] · t u8[16] · q 4 bits }
  *                                                w = (d · s) · q − (e · t)         Q4_K
- *   S8_D     d f16[16] · q s8                    w = d · q              Q8_0, Q5_0, IQ4_NL
- *   S8_DM    d f16[16] · m f16[16] · q s8        w = d · q + m                     Q5_1
- *   S8_K     as U4_K with q s8                   w = (d · s) · q − (e · t)         Q5_K
- *   S8_K16   per 8 blocks: d f16[16],
- *            then 8 × { s s8[2][16] · q s8 }     w = (d · s) · q, s for 16 k each  Q6_K, Q3_K
+ *   NL_D     d f16[16] · q 4 bits                w = d · table[q]                  IQ4_NL
+ *   U5_D     d f16[16] · q 5 bits                w = d · (q − 16)                  Q5_0
+ *   U5_DM    d f16[16] · m f16[16] · q 5 bits    w = d · q + m                     Q5_1
+ *   U5_K     as U4_K with q 5 bits               w = (d · s) · q − (e · t)         Q5_K
+ *   S8_D     d f16[16] · q s8                    w = d · q                         Q8_0
+ *   U6_K16   per 8 blocks: d f16[16],
+ *            then 8 × { s s8[16][2] · q 6 bits } w = (d · s) · (q − 32), s for
+ *                                                16 k each                         Q6_K
+ *   U3_K16   the same with q 3 bits              w = (d · s) · (q − 4)             Q3_K
+ *   U2_K16   per 8 blocks: d f16[16] · e f16[16],
+ *            then 8 × { st u8[16][2] · q 2 bits }
+ *                                                w = (d · s) · q − (e · t), s the low, t
+ *                                                the high half of st, 16 k each    Q2_K
  *   F32, F16, BF16       [k][16]                 w = itself (activations stay F32)
  *
- *   q u4: 4 × 64 bytes; byte 4 c + i of vector j holds k = 8 j + i in its low half
- *         and k = 8 j + 4 + i in its high half
- *   q s8: 8 × 64 bytes; byte 4 c + i of vector j holds k = 4 j + i
+ * How q lies in its 16 × 32 values, quants.h draws. Nothing takes more bytes than in the file but
+ * the scales of Q3_K, Q4_K and Q5_K, which become bytes.
  */
 enum mat_layout {
-    MAT_U4_D, MAT_U4_DM, MAT_U4_K, MAT_S8_D, MAT_S8_DM, MAT_S8_K, MAT_S8_K16, MAT_F32, MAT_F16,
-    MAT_BF16, MAT_N_LAYOUTS
+    MAT_U4_D, MAT_U4_DM, MAT_U4_K, MAT_NL_D, MAT_U5_D, MAT_U5_DM, MAT_U5_K, MAT_S8_D, MAT_U6_K16,
+    MAT_U3_K16, MAT_U2_K16, MAT_F32, MAT_F16, MAT_BF16, MAT_N_LAYOUTS
 };
 
 struct mat {

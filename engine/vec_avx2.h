@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "engine/quants.h"
+
 #define V_FN static inline __attribute__((always_inline))
 /* A function of its own: its registers are looked at by tests/engine/math/spills.py. */
 #define V_OUT static __attribute__((noinline))
@@ -194,135 +196,8 @@ V_FN __m256i vx_dup4(const int8_t *p)
     memcpy(&x, p, 4);
     return _mm256_set1_epi32(x);
 }
-/* acc += pairs of unsigned w times signed x, in 16 bits */
-#define VX_MAC(acc, w, x)                                        \
-    do {                                                         \
-        acc = _mm256_add_epi16(acc, _mm256_maddubs_epi16(w, x)); \
-        V_KEEP(acc);                                             \
-    } while (0)
 
-/* 4 bits: eight 16-bit additions of two products of at most 15 · 127 each */
-_Static_assert(8 * 2 * 15 * 127 <= INT16_MAX, "sums of a 4-bit block fit 16 bits");
-/* 8 bits: one addition of two products of |w| ≤ 128 and |x| ≤ 127, widened at once */
-_Static_assert(2 * 128 * 127 <= INT16_MAX, "one pair of 8-bit products fits 16 bits");
-
-/*
- * The integer block product: for each of 16 columns and `rows` rows the sum over 32 k of w · x,
- * exact.
- *   w (4 bits, unsigned): 4 × 64 bytes, byte 4 c + i of vector j = k 8j + i in the low half and 8j
- *     + 4 + i in the high half of column c
- *   x: rows of int8, ldx bytes apart
- */
-V_FN void v_block_u4(const uint8_t *w, const int8_t *x, size_t ldx, const int rows, v16i *s0,
-                     v16i *s1, v16i *s2)
-{
-    const __m256i mask = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
-    __m256i a0 = _mm256_setzero_si256(), b0 = a0, a1 = a0, b1 = a0, a2 = a0, b2 = a0;
-#pragma GCC unroll 4
-    for (int j = 0; j < 4; j++) {
-        __m256i wa = _mm256_and_si256(vx_bytes(w + 64 * j), mask),
-                wb = _mm256_and_si256(vx_bytes(w + 64 * j + 32), mask);
-        __m256i t = vx_dup4(x + 8 * j);
-        VX_MAC(a0, wa, t);
-        VX_MAC(b0, wb, t);
-        if (rows > 1) {
-            t = vx_dup4(x + ldx + 8 * j);
-            VX_MAC(a1, wa, t);
-            VX_MAC(b1, wb, t);
-        }
-        if (rows > 2) {
-            t = vx_dup4(x + 2 * ldx + 8 * j);
-            VX_MAC(a2, wa, t);
-            VX_MAC(b2, wb, t);
-        }
-        wa = _mm256_and_si256(_mm256_srli_epi16(vx_bytes(w + 64 * j), 4), mask);
-        wb = _mm256_and_si256(_mm256_srli_epi16(vx_bytes(w + 64 * j + 32), 4), mask);
-        t = vx_dup4(x + 8 * j + 4);
-        VX_MAC(a0, wa, t);
-        VX_MAC(b0, wb, t);
-        if (rows > 1) {
-            t = vx_dup4(x + ldx + 8 * j + 4);
-            VX_MAC(a1, wa, t);
-            VX_MAC(b1, wb, t);
-        }
-        if (rows > 2) {
-            t = vx_dup4(x + 2 * ldx + 8 * j + 4);
-            VX_MAC(a2, wa, t);
-            VX_MAC(b2, wb, t);
-        }
-    }
-    *s0 = (v16i){_mm256_madd_epi16(a0, ones), _mm256_madd_epi16(b0, ones)};
-    *s1 = (v16i){_mm256_madd_epi16(a1, ones), _mm256_madd_epi16(b1, ones)};
-    *s2 = (v16i){_mm256_madd_epi16(a2, ones), _mm256_madd_epi16(b2, ones)};
-}
-
-/* acc (32 bits) += w · x of 4 k, pairs of them times those of `by`: |w| times x with w's sign */
-#define VX_MAC8(acc, w, aw, x, by)                                                              \
-    do {                                                                                        \
-        acc = _mm256_add_epi32(                                                                 \
-            acc, _mm256_madd_epi16(_mm256_maddubs_epi16(aw, _mm256_sign_epi8(x, w)), by));      \
-        V_KEEP(acc);                                                                            \
-    } while (0)
-
-/* k 4j … 4j + 3 of a block of signed 8 bits into a_r and b_r, columns 0–7 times ya, 8–15 times yb.
- */
-#define VX_STEP8(j, ya, yb)                                                                     \
-    do {                                                                                        \
-        __m256i wa = vx_bytes(w + 64 * (j)), wb = vx_bytes(w + 64 * (j) + 32),                  \
-                aa = _mm256_abs_epi8(wa), ab = _mm256_abs_epi8(wb);                             \
-        __m256i t = vx_dup4(x + 4 * (j));                                                       \
-        VX_MAC8(a0, wa, aa, t, ya);                                                             \
-        VX_MAC8(b0, wb, ab, t, yb);                                                             \
-        if (rows > 1) {                                                                         \
-            t = vx_dup4(x + ldx + 4 * (j));                                                     \
-            VX_MAC8(a1, wa, aa, t, ya);                                                         \
-            VX_MAC8(b1, wb, ab, t, yb);                                                         \
-        }                                                                                       \
-        if (rows > 2) {                                                                         \
-            t = vx_dup4(x + 2 * ldx + 4 * (j));                                                 \
-            VX_MAC8(a2, wa, aa, t, ya);                                                         \
-            VX_MAC8(b2, wb, ab, t, yb);                                                         \
-        }                                                                                       \
-    } while (0)
-
-/* Signed 8 bits: 8 × 64 bytes, byte 4 c + i of vector j = k 4j + i of column c. */
-V_FN void v_block_s8(const uint8_t *w, const int8_t *x, size_t ldx, const int rows, v16i *s0,
-                     v16i *s1, v16i *s2)
-{
-    const __m256i ones = _mm256_set1_epi16(1);
-    __m256i a0 = _mm256_setzero_si256(), b0 = a0, a1 = a0, b1 = a0, a2 = a0, b2 = a0;
-#pragma GCC unroll 8
-    for (int j = 0; j < 8; j++)
-        VX_STEP8(j, ones, ones);
-    *s0 = (v16i){a0, b0};
-    *s1 = (v16i){a1, b1};
-    *s2 = (v16i){a2, b2};
-}
-
-/* 8 scales, each as the two 16-bit halves of its lane. */
-V_FN __m256i vx_scales(const int8_t *p)
-{
-    __m256i e = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p));
-    return _mm256_blend_epi16(e, _mm256_slli_epi32(e, 16), 0xaa);
-}
-
-/* The same with a scale for each 16 k: scale[h · 16 + column] multiplies half h. It takes the place
- * of the ones that join two products: |pair| ≤ 32512, times 128, twice. */
-V_FN void v_block_s8_scaled(const uint8_t *w, const int8_t *scale, const int8_t *x, size_t ldx,
-                            const int rows, v16i *s0, v16i *s1, v16i *s2)
-{
-    __m256i a0 = _mm256_setzero_si256(), b0 = a0, a1 = a0, b1 = a0, a2 = a0, b2 = a0;
-#pragma GCC unroll 2
-    for (int h = 0; h < 2; h++) {
-        const __m256i ya = vx_scales(scale + 16 * h), yb = vx_scales(scale + 16 * h + 8);
-#pragma GCC unroll 4
-        for (int j = 4 * h; j < 4 * h + 4; j++)
-            VX_STEP8(j, ya, yb);
-    }
-    *s0 = (v16i){a0, b0};
-    *s1 = (v16i){a1, b1};
-    *s2 = (v16i){a2, b2};
-}
+#include "engine/vec_avx2_dot.h"
 
 /*
  * Q8_0 keys and values against 16-bit factors, in exact integer sums. Pairs of products are added

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "engine/f16.h"
+#include "engine/quants.h"
 
 /* Functions, not inlined ones: as the reference this body needs no speed, and inlining sixteen
  * lanes everywhere costs the compiler forty times the time (46 s against 1.7 s a file). */
@@ -135,80 +136,7 @@ V_FN void v_fma3_f16(const uint16_t *b, const int rows, v16f c0, v16f c1, v16f c
 
 V_FN void v_prefetch(const void *p) { (void)p; }
 
-/* Adds one row's products of four k: w holds four bytes a column, x the four activations. Lanes
- * stay columns, so that the compiler can use what vectors it has. */
-static inline __attribute__((always_inline)) void
-vc_mac4(int32_t *s, const uint32_t *w, int shift, int32_t flip, const int8_t *x)
-{
-    const int32_t x0 = x[0], x1 = x[1], x2 = x[2], x3 = x[3], mask = flip ? 255 : 15;
-    for (int c = 0; c < 16; c++) {
-        uint32_t q = w[c] >> shift;
-        int32_t q0 = (int32_t)(q & (uint32_t)mask), q1 = (int32_t)(q >> 8 & (uint32_t)mask),
-                q2 = (int32_t)(q >> 16 & (uint32_t)mask), q3 = (int32_t)(q >> 24 & (uint32_t)mask);
-        s[c] += ((q0 ^ flip) - flip) * x0 + ((q1 ^ flip) - flip) * x1 + ((q2 ^ flip) - flip) * x2 +
-                ((q3 ^ flip) - flip) * x3;
-    }
-}
-
-V_FN v16i vc_row_u4(const uint8_t *w, const int8_t *x)
-{
-    v16i s = {{0}};
-    for (int j = 0; j < 4; j++) {
-        uint32_t q[16];
-        memcpy(q, w + 64 * j, sizeof q);
-        vc_mac4(s.v, q, 0, 0, x + 8 * j);
-        vc_mac4(s.v, q, 4, 0, x + 8 * j + 4);
-    }
-    return s;
-}
-
-V_FN v16i vc_row_s8(const uint8_t *w, const int8_t *x, int n4)
-{
-    v16i s = {{0}};
-    for (int j = 0; j < n4; j++) {
-        uint32_t q[16];
-        memcpy(q, w + 64 * j, sizeof q);
-        vc_mac4(s.v, q, 0, 128, x + 4 * j); /* (q ^ 128) − 128 extends the sign */
-    }
-    return s;
-}
-
-/* See vec_avx2.h for the layouts. */
-V_FN void v_block_u4(const uint8_t *w, const int8_t *x, size_t ldx, const int rows, v16i *s0,
-                     v16i *s1, v16i *s2)
-{
-    *s0 = vc_row_u4(w, x);
-    if (rows > 1)
-        *s1 = vc_row_u4(w, x + ldx);
-    if (rows > 2)
-        *s2 = vc_row_u4(w, x + 2 * ldx);
-}
-
-V_FN void v_block_s8(const uint8_t *w, const int8_t *x, size_t ldx, const int rows, v16i *s0,
-                     v16i *s1, v16i *s2)
-{
-    *s0 = vc_row_s8(w, x, 8);
-    if (rows > 1)
-        *s1 = vc_row_s8(w, x + ldx, 8);
-    if (rows > 2)
-        *s2 = vc_row_s8(w, x + 2 * ldx, 8);
-}
-
-V_FN v16i vc_row_s8_scaled(const uint8_t *w, const int8_t *scale, const int8_t *x)
-{
-    const v16i lo = vc_row_s8(w, x, 4), hi = vc_row_s8(w + 256, x + 16, 4);
-    return vi_add(vi_mul(lo, vi_load_s8(scale)), vi_mul(hi, vi_load_s8(scale + 16)));
-}
-
-V_FN void v_block_s8_scaled(const uint8_t *w, const int8_t *scale, const int8_t *x, size_t ldx,
-                            const int rows, v16i *s0, v16i *s1, v16i *s2)
-{
-    *s0 = vc_row_s8_scaled(w, scale, x);
-    if (rows > 1)
-        *s1 = vc_row_s8_scaled(w, scale, x + ldx);
-    if (rows > 2)
-        *s2 = vc_row_s8_scaled(w, scale, x + 2 * ldx);
-}
+#include "engine/vec_c_dot.h"
 
 /* ---- Q8_0 keys and values: see vec_avx2.h for the layouts ---- */
 

@@ -99,7 +99,8 @@ static void every_type_loads_and_runs(void **state)
     (void)state;
     static const uint32_t types[] = {QUANT_F32,  QUANT_F16,  QUANT_BF16, QUANT_Q8_0,
                                      QUANT_Q4_0, QUANT_Q4_1, QUANT_Q5_0, QUANT_Q5_1,
-                                     QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K};
+                                     QUANT_Q2_K, QUANT_Q3_K, QUANT_Q4_K, QUANT_Q5_K,
+                                     QUANT_Q6_K, QUANT_IQ4_NL};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         struct gguf_model m = gguf_model_small(types[i]);
         float logits[N_VOCAB];

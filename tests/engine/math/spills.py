@@ -18,15 +18,20 @@ CEILINGS = {
     'strip_scores_f16': 0,
     'strip_values_f32': 0,
     'strip_values_f16': 0,
-    'gemm_s8_d': 0,
-    'gemm_s8_dm': 0,
     'attn_queries': 2,
-    # The float accumulators of three rows, once a block; nothing inside the products.
-    'gemm_u4_d': 20,
-    'gemm_u4_dm': 20,
-    'gemm_u4_k': 36,
-    'gemm_s8_k': 8,
-    'gemm_s8_k16': 10,
+    # Once a block; nothing inside the products. Sums of one half of the columns wait in memory for
+    # the other's where four rows of both don't fit (VX_PARK): 8 for 4 rows, 7 for 3.
+    'gemm_u4_d': 8,
+    'gemm_u4_dm': 0,
+    'gemm_u4_k': 4,
+    'gemm_nl_d': 30,
+    'gemm_u5_d': 15,
+    'gemm_u5_dm': 15,
+    'gemm_u5_k': 28,
+    'gemm_s8_d': 4,
+    'gemm_u6_k16': 36,
+    'gemm_u3_k16': 42,
+    'gemm_u2_k16': 46,
     'attn_softmax': 4,
 }
 FUNCTION = re.compile(r'^[0-9a-f]+ <([^>]+)>:')

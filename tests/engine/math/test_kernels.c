@@ -168,15 +168,17 @@ static void quantize_equals_c_and_the_definition(void **state)
         }
         for (int i = 0; i < 96; i += 32) {
             float amax = 0;
-            int sum = 0;
+            int sum = 0, first = 0;
             for (int k = i; k < i + 32; k++)
                 amax = fmaxf(amax, fabsf(x[k]));
             for (int k = i; k < i + 32; k++) {
                 assert_int_equal(qb[k], amax < 1e-30f ? 0 : lrintf(x[k] * (127 / amax)));
                 assert_in_range(qb[k] + 127, 0, 254);
                 sum += qb[k];
+                first += k - i < 16 ? qb[k] : 0;
             }
             assert_int_equal(bb[i / 32].sum, sum);
+            assert_int_equal(bb[i / 32].first, first);
             assert_true(bb[i / 32].d == (amax < 1e-30f ? 0 : amax / 127));
         }
     }
@@ -297,6 +299,12 @@ static void products_are_what_they_say(void **state)
     }
 }
 
+static int is_super(int layout)
+{
+    return layout == MAT_U4_K || layout == MAT_U5_K || layout == MAT_U6_K16 ||
+           layout == MAT_U3_K16 || layout == MAT_U2_K16;
+}
+
 /* All quants one byte, all activations ±127: C's sums must be everyone's. */
 static void check_extreme(struct dice *d, int layout, int byte, int sign)
 {
@@ -304,13 +312,16 @@ static void check_extreme(struct dice *d, int layout, int byte, int sign)
     float want[16 * 4], got[16 * 4];
     product_open(&p, d, layout, 16, 256, 4);
     for (size_t i = 64; i < p.w.n_bytes; i++) /* the simple layouts keep their scales */
-        if (layout >= MAT_U4_K || (i % (p.w.group_bytes / 8)) >= 64)
+        if (is_super(layout) || i % (p.w.group_bytes / 8) >= 64)
             p.w.data[i] = (unsigned char)byte;
     for (size_t i = 0; i < 4 * 256; i++)
         p.x.q[i] = (int8_t)(127 * sign);
     for (size_t i = 0; i < 4 * 8; i++)
         p.x.b[i] = (struct act_block){
-            .d = 0.5f, .sum = 127 * 32 * sign, .ds = 0.5f * 127 * 32 * (float)sign};
+            .d = 0.5f,
+            .sum = 127 * 32 * sign,
+            .first = 127 * 16 * sign,
+            .ds = 0.5f * 127 * 32 * (float)sign};
     product_run(&p, c, 0, 4, want);
     for (int t = 0; t < n_tables; t++) {
         product_run(&p, tables[t], 0, 4, got);
