@@ -134,23 +134,6 @@ static void run_span(const struct attn_step *st, const struct fwd_tile *t, int k
     a->kv = NULL;
 }
 
-/* The gathered queries as int8; the last 16 of a head dimension that isn't a multiple of 32 with 16
- * zeros. */
-static void quantize_queries(const struct forward *f, int n_q, struct fwd_thread *th)
-{
-    const int dim = f->m->params.head_dim, n = kv_n_scales(dim), whole = dim / 32;
-    for (int i = 0; i < n_q; i++) {
-        const float *q = th->q + (size_t)i * (size_t)dim;
-        int8_t *q8 = th->q8 + (size_t)(i * n) * 32;
-        f->k->quantize(q, whole, q8, th->qb + i * n);
-        if (whole < n) {
-            float padded[32] = {0};
-            memcpy(padded, q + 32 * whole, 16 * sizeof *q);
-            f->k->quantize(padded, 1, q8 + 32 * whole, th->qb + i * n + whole);
-        }
-    }
-}
-
 /* Copies the tile's queries of one KV head side by side, as the KV type's kernel wants them. */
 static void gather(const struct forward *f, const struct fwd_tile *t, int kv_head,
                    struct fwd_thread *th)
@@ -166,7 +149,7 @@ static void gather(const struct forward *f, const struct fwd_tile *t, int kv_hea
             th->pos[r * g + h] = f->s.rows[t->row0 + r].pos;
     }
     if (f->kv.type == KV_Q8_0)
-        quantize_queries(f, t->n_rows * g, th);
+        f->k->quantize_q(th->q, t->n_rows * g, f->m->params.head_dim, th->q16, th->qd);
 }
 
 /* Merges the newest span's states into the running ones, for the queries that see any of it. */
@@ -197,8 +180,8 @@ static void attn_item(void *ctx, int item, int thread)
     struct attn_span a = {.head_dim = dim,
                           .n_q = n_q,
                           .q = th->q,
-                          .q8 = th->q8,
-                          .qb = th->qb,
+                          .q16 = th->q16,
+                          .qd = th->qd,
                           .pos = th->pos,
                           .window = f->m->layers[st->layer].window,
                           .cap = f->m->params.attn_cap,

@@ -47,9 +47,9 @@ struct fwd_thread {
     float *q;               /* [queries, head_dim] */
     float *acc, *acc2;      /* [queries, head_dim] */
     float *m, *l, *m2, *l2; /* [queries] */
-    int8_t *q8;             /* Q8_0: [queries, n_scales · 32], and their scales */
-    struct act_block *qb;
-    float *expanded;        /* [attn_scratch] */
+    int16_t *q16;           /* Q8_0: [queries, n_scales · 32], and their scales */
+    float *qd;
+    float *expanded;        /* [64, head_dim] */
     int *pos;               /* [queries] */
 };
 

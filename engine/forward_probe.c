@@ -111,10 +111,10 @@ static void fill_q8(struct probe *p, float *x, unsigned char *block)
 static void probe_attention(struct probe *p)
 {
     static _Thread_local _Alignas(64) uint16_t kv[2][64 * PROBE_DIM];
-    static _Thread_local _Alignas(64) float values[64 * PROBE_DIM], scratch[80 * PROBE_DIM];
+    static _Thread_local _Alignas(64) float values[64 * PROBE_DIM], scratch[64 * PROBE_DIM];
     float q[PROBE_QUERIES * PROBE_DIM];
-    int8_t q8[PROBE_QUERIES * PROBE_DIM];
-    struct act_block qb[PROBE_QUERIES];
+    int16_t q16[PROBE_QUERIES * PROBE_DIM];
+    float qd[PROBE_QUERIES];
     const unsigned char *blocks[2] = {(const unsigned char *)kv[0], (const unsigned char *)kv[1]};
     const int pos[PROBE_QUERIES] = {40, 41, 42, 43, 44};
     for (int i = 0; i < 2; i++) {
@@ -122,12 +122,14 @@ static void probe_attention(struct probe *p)
         p->k->to_f16(values, 64 * PROBE_DIM, kv[i]);
     }
     fill(&p->seed, q, PROBE_QUERIES * PROBE_DIM);
-    p->k->quantize(q, PROBE_QUERIES, q8, qb);
+    p->k->quantize_q(q, PROBE_QUERIES, PROBE_DIM, q16, qd);
+    hash_add(&p->h, q16, sizeof q16);
+    hash_add(&p->h, qd, sizeof qd);
     const struct attn_span a = {.head_dim = PROBE_DIM,
                                 .n_q = PROBE_QUERIES,
                                 .q = q,
-                                .q8 = q8,
-                                .qb = qb,
+                                .q16 = q16,
+                                .qd = qd,
                                 .pos = pos,
                                 .n_blocks = 2,
                                 .kv = blocks,

@@ -97,10 +97,10 @@ static void carve_threads(struct carve *c, const struct forward *f, struct fwd_t
         w.acc = carve(c, q * dim, sizeof(float));
         w.acc2 = carve(c, q * dim, sizeof(float));
         if (f->kv.type == KV_Q8_0) {
-            w.q8 = carve(c, q * n_scales, 32);
-            w.qb = carve(c, q * n_scales, sizeof *w.qb);
+            w.q16 = carve(c, q * n_scales, 32 * sizeof *w.q16);
+            w.qd = carve(c, q * n_scales, sizeof *w.qd);
         }
-        w.expanded = carve(c, attn_scratch(p->head_dim, f->tile_queries), sizeof(float));
+        w.expanded = carve(c, 64 * dim, sizeof(float));
         w.m = carve(c, 4 * q, sizeof(float));
         w.l = w.m ? w.m + q : NULL;
         w.m2 = w.m ? w.m + 2 * q : NULL;

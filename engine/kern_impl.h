@@ -38,6 +38,7 @@ const struct kernels KERN_TABLE = {
     .add = add,
     .to_f16 = to_f16,
     .exp = exp_all,
+    .quantize_q = quantize_q,
     .attn_span = {[KV_F16] = attn_span_f16, [KV_Q8_0] = attn_span_q8},
     .attn_merge = attn_merge,
     .attn_finish = attn_finish,

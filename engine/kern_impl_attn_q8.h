@@ -1,10 +1,10 @@
 /*
  * Attention over one span of Q8_0 KV blocks (layout: kv.h). Part of kern_impl.h.
  *
- *   s[pos]  = Σ_b kd[b][pos] · qd[b] · (Σ_32 dims q8 · k8)      a chain over the b of 32 dims
+ *   s[pos]  = Σ_b kd[b][pos] · qd[b] · (Σ_32 dims q16 · k8)     a chain over the b of 32 dims
  *   t  = max of s, m' = max(m, t), c = exp(m − m'), e = exp(s − t), f = exp(t − m')
  *   l  = l · c + f · Σ e
- *   w[b][pos] = rint(e[pos] · (vd[b][pos] · 32767 / vmax[b]))   16 bits; vmax: of the seen positions
+ *   w[b][pos] = rint(e[pos] · (vd[b][pos] · 32767 / vmax[b]))   16 bits; vmax: of what is seen
  *   acc[dim] = acc[dim] · c + (f · vmax[b] / 32767) · (Σ_32 pos w[b] · v8)
  *
  * So both products are exact sums of integers, at twice the pace of floats; one more exponential
@@ -45,7 +45,7 @@ struct q8_tile {
     const int16_t *x;
     size_t ldx;
     int head_dim;
-    const struct act_block *q; /* [rows, scales]: the queries' scales */
+    const float *qd;           /* [rows, scales]: the queries' */
     const float *scale, *c;    /* values: factors of the sums and of y, [rows] */
     float *y;
     size_t ldy;
@@ -69,11 +69,11 @@ V_FN void q8_scores(const struct q8_tile *t, const int rows, const int is_open)
                 v_dot_k(t->b + at, t->ahead + at, x, t->ldx, n4, rows, &s0, &s1, &s2);
                 d = v_from_f16((const uint16_t *)t->kd + 32 * b + 16 * h);
             }
-            f0 = v_fma(v_from_i(s0), v_mul(d, v_set1(t->q[b].d)), f0);
+            f0 = v_fma(v_from_i(s0), v_mul(d, v_set1(t->qd[b])), f0);
             if (rows > 1)
-                f1 = v_fma(v_from_i(s1), v_mul(d, v_set1(t->q[n + b].d)), f1);
+                f1 = v_fma(v_from_i(s1), v_mul(d, v_set1(t->qd[n + b])), f1);
             if (rows > 2)
-                f2 = v_fma(v_from_i(s2), v_mul(d, v_set1(t->q[2 * n + b].d)), f2);
+                f2 = v_fma(v_from_i(s2), v_mul(d, v_set1(t->qd[2 * n + b])), f2);
         }
         v_store(t->y + 16 * h, f0);
         if (rows > 1)
@@ -143,21 +143,28 @@ V_FN void q8_weights(const float *e, const float *t, int16_t *w)
     v_to_s16(w + 16, v_mul(v_load(e + 16), v_load(t + 16)));
 }
 
-/* Queries as 16 bits, in the order of an opened K: dims 0 2 1 3 of each four. Returns where. */
-V_FN const int16_t *q8_open_queries(const struct attn_span *a, int16_t *ret)
+static void quantize_q(const float *q, int n_q, int head_dim, int16_t *q16, float *qd)
 {
-    const int n = a->n_q * ((a->head_dim + 31) / 32) * 32;
-    for (int i = 0; i < n; i += 4) {
-        ret[i] = a->q8[i], ret[i + 1] = a->q8[i + 2];
-        ret[i + 2] = a->q8[i + 1], ret[i + 3] = a->q8[i + 3];
-    }
-    return ret;
+    for (int i = 0; i < n_q; i++, q += head_dim)
+        for (int at = 0; at < head_dim; at += 32, q16 += 32, qd++) {
+            const v16f x0 = v_load(q + at), x1 = head_dim - at < 32 ? v_zero() : v_load(q + at + 16);
+            const float top = v_hmax(v_max(v_abs(x0), v_abs(x1)));
+            /* So small that 32767 / top would overflow: no score has any of it. */
+            const v16f by = v_set1(top < 1e-30f ? 0 : 32767.0f / top);
+            int16_t w[32];
+            v_to_s16(w, v_mul(x0, by));
+            v_to_s16(w + 16, v_mul(x1, by));
+            for (int k = 0; k < 32; k += 4) { /* pairs as v_open_k makes them */
+                q16[k] = w[k], q16[k + 1] = w[k + 2];
+                q16[k + 2] = w[k + 1], q16[k + 3] = w[k + 3];
+            }
+            *qd = top < 1e-30f ? 0 : top / 32767.0f;
+        }
 }
 
 /* ---- many queries: block by block, each opened once ---- */
 
 struct q8_block {
-    const int16_t *q;      /* all queries */
     int16_t *k, *v;        /* [dim / 2][32 pos][2], [16][dim][2] */
     float kd[8][32];
     float vd[8][32], vt[8][32], vs[8]; /* V's scales; factors when all positions are seen */
@@ -245,8 +252,8 @@ V_OUT void q8_queries(const struct attn_span *a, const struct q8_block *b, struc
                         .y = w->s,
                         .ldy = 32};
     for (int q = 0; q < w->n; q += 3, t.y += 3 * 32) {
-        t.x = b->q + (size_t)(w->q0 + q) * t.ldx;
-        t.q = a->qb + (w->q0 + q) * n;
+        t.x = a->q16 + (size_t)(w->q0 + q) * t.ldx;
+        t.qd = a->qd + (w->q0 + q) * n;
         q8_scores_open(&t, w->n - q);
     }
     q8_softmax(a, w);
@@ -269,7 +276,6 @@ V_OUT void q8_many(const struct attn_span *a)
     int16_t *const pairs = (int16_t *)a->scratch;
     struct q8_block b = {.k = pairs, .v = pairs + 32 * a->head_dim};
     struct q8_chunk w;
-    b.q = q8_open_queries(a, pairs + 64 * a->head_dim);
     for (int i = 0; i < a->n_q; i++)
         a->m[i] = ATTN_EMPTY, a->l[i] = 0;
     for (int j = 0; j < a->n_blocks; j++) {
@@ -296,7 +302,6 @@ struct q8_few {
 V_OUT void q8_few_scores(const struct attn_span *a, struct q8_few *w)
 {
     const int n = (a->head_dim + 31) / 32;
-    const int16_t *x = q8_open_queries(a, (int16_t *)a->scratch);
     struct q8_tile t = {.ldx = 32 * (size_t)n, .head_dim = a->head_dim, .ldy = ATTN_SEEN};
     for (int j = 0; j < a->n_blocks; j++) {
         const struct q8_head h = q8_head(a->kv[j], a->head_dim);
@@ -305,8 +310,8 @@ V_OUT void q8_few_scores(const struct attn_span *a, struct q8_few *w)
         t.ahead = j + 1 < a->n_blocks ? q8_head(a->kv[j + 1], a->head_dim).k
                                       : q8_head(a->kv[0], a->head_dim).v;
         for (int q = 0; q < a->n_q; q += 3) {
-            t.x = x + (size_t)q * t.ldx;
-            t.q = a->qb + q * n;
+            t.x = a->q16 + (size_t)q * t.ldx;
+            t.qd = a->qd + q * n;
             t.y = w->s[q] + 32 * j;
             q8_scores_stored(&t, a->n_q - q);
         }

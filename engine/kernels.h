@@ -71,9 +71,8 @@ struct attn_span {
     int head_dim;
     int n_q;
     const float *q;    /* [n_q, head_dim], scaled. F16 only */
-    const int8_t *q8;  /* Q8_0: the same, quantised per 32 dims (`quantize`), [n_q, n_scales · 32],
-                        * zeros past head_dim */
-    const struct act_block *qb; /* Q8_0: [n_q, n_scales] */
+    const int16_t *q16; /* Q8_0: the same as quantize_q writes them, and their scales */
+    const float *qd;
     const int *pos;    /* [n_q]: positions up to and with this one are seen */
     int window;        /* positions that a query sees, its own included; 0: all before it */
     float cap;         /* score → cap · tanh(score / cap); 0: as it is */
@@ -82,13 +81,8 @@ struct attn_span {
     const unsigned char *const *kv; /* [n_blocks]: K and V of the head, as kv.h has them */
     float *m, *l;      /* [n_q] written: maximum and Σ exp */
     float *acc;        /* [n_q, head_dim] written: Σ exp · v */
-    float *scratch;    /* [attn_scratch(head_dim, n_q)], 64-byte aligned */
+    float *scratch;    /* [64 · head_dim], 64-byte aligned */
 };
-
-static inline size_t attn_scratch(int head_dim, int n_q)
-{
-    return 64 * (size_t)head_dim + (size_t)n_q * (size_t)kv_n_scales(head_dim) * 16;
-}
 
 /* m of a span that has seen nothing. Not −inf: −inf − −inf is NaN. A masked score lies far below
  * it. */
@@ -114,6 +108,11 @@ struct kernels {
     void (*to_f16)(const float *x, int n, uint16_t *y); /* n a multiple of 16 */
     void (*exp)(const float *x, int n, float *y);       /* n a multiple of 16; for tests and the
                                                          * numerics probe */
+    /* Queries for Q8_0 keys, n_q rows of head_dim (a multiple of 16) floats: per 32 dims (the last
+     * 16 padded with zeros) d = max|x| / 32767 and 15 bits, q = nearest-even(x · (32767 / max|x|));
+     * 16-bit products cost the same, and 8 bits here would be most of Q8_0's error. q16 [n_q,
+     * n_scales · 32], of each four dims 0 2 1 3; qd [n_q, n_scales]. */
+    void (*quantize_q)(const float *q, int n_q, int head_dim, int16_t *q16, float *qd);
     void (*attn_span[KV_N_TYPES])(const struct attn_span *a);
     /* Merges a later span's (m2, l2, acc2) into (m, l, acc). */
     void (*attn_merge)(float *m, float *l, float *acc, const float *later_ml, const float *acc2,

@@ -111,20 +111,32 @@ static uint64_t chain(uint64_t before, int32_t id)
     return mix(before ^ mix((uint64_t)(uint32_t)id));
 }
 
+/* Where byte i of a position's K is, and where its V begins (layouts: engine/kv.h). */
+static size_t k_byte(const struct kv_shape *s, int pos, size_t i)
+{
+    const size_t element = s->type == KV_F16 ? 2 : 4, at = (size_t)(pos % KV_BLOCK);
+    return kv_k_offset(s, 0, 0) + (i / element * KV_BLOCK + at) * element + i % element;
+}
+
+static size_t v_row(const struct kv_shape *s, int pos)
+{
+    return kv_v_offset(s, 0, 0) + (size_t)(pos % KV_BLOCK) * HEAD_DIM * (s->type == KV_F16 ? 2 : 1);
+}
+
+#define K_BYTES 12 /* the cell's hash and id, once more */
+
 static void cell_write(struct kv_seq *s, int pos, struct cell c)
 {
     const struct kv_shape *shape = kv_pool_shape(s->blocks[0]->pool);
-    unsigned char *data = s->blocks[pos / KV_BLOCK]->data;
-    unsigned char *row = data + kv_v_offset(shape, 0, 0) + (size_t)(pos % KV_BLOCK) * HEAD_DIM * 2;
-    const uint64_t words[2] = {c.hash, (uint32_t)c.id};
+    unsigned char *data = s->blocks[pos / KV_BLOCK]->data, *row = data + v_row(shape, pos);
+    unsigned char k[K_BYTES];
     memcpy(row, &c.id, 4);
     memcpy(row + 4, &c.place, 4);
     memcpy(row + 8, &c.hash, 8);
-    for (int d = 0; d < 6; d++) {
-        const uint16_t part = (uint16_t)(words[d / 4] >> (d % 4 * 16));
-        memcpy(data + kv_k_offset(shape, 0, 0) +
-                   ((size_t)d * KV_BLOCK + (size_t)(pos % KV_BLOCK)) * 2,
-               &part, 2);
+    memcpy(k, &c.hash, 8);
+    memcpy(k + 8, &c.id, 4);
+    for (size_t i = 0; i < K_BYTES; i++) {
+        data[k_byte(shape, pos, i)] = k[i];
     }
 }
 
@@ -132,23 +144,16 @@ static void cell_write(struct kv_seq *s, int pos, struct cell c)
 static bool cell_read(const struct kv_seq *s, int pos, struct cell *ret)
 {
     const struct kv_shape *shape = kv_pool_shape(s->blocks[0]->pool);
-    const unsigned char *data = s->blocks[pos / KV_BLOCK]->data;
-    const unsigned char *row =
-        data + kv_v_offset(shape, 0, 0) + (size_t)(pos % KV_BLOCK) * HEAD_DIM * 2;
-    uint64_t words[2] = {0, 0};
+    const unsigned char *data = s->blocks[pos / KV_BLOCK]->data, *row = data + v_row(shape, pos);
+    unsigned char k[K_BYTES];
     memcpy(&ret->id, row, 4);
     memcpy(&ret->place, row + 4, 4);
     memcpy(&ret->hash, row + 8, 8);
-    for (int d = 0; d < 6; d++) {
-        uint16_t part;
-        memcpy(&part,
-               data + kv_k_offset(shape, 0, 0) +
-                   ((size_t)d * KV_BLOCK + (size_t)(pos % KV_BLOCK)) * 2,
-               2);
-        words[d / 4] |= (uint64_t)part << (d % 4 * 16);
+    for (size_t i = 0; i < K_BYTES; i++) {
+        k[i] = data[k_byte(shape, pos, i)];
     }
-    return ret->place == (uint32_t)pos + 1 && words[0] == ret->hash &&
-           words[1] == (uint32_t)ret->id;
+    return ret->place == (uint32_t)pos + 1 && memcmp(k, &ret->hash, 8) == 0 &&
+           memcmp(k + 8, &ret->id, 4) == 0;
 }
 
 /* ---- opening ---- */

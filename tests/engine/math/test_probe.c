@@ -53,6 +53,11 @@ static void bent_silu_mul(const float *gate, const float *up, int n, float *y)
     right->silu_mul(gate, up, n, y);
     bend(y);
 }
+static void bent_quantize_q(const float *q, int n_q, int head_dim, int16_t *q16, float *qd)
+{
+    right->quantize_q(q, n_q, head_dim, q16, qd);
+    bend(qd);
+}
 static void bent_rope(float *x, const float *cs, int n, float scale)
 {
     right->rope(x, cs, n, scale);
@@ -125,6 +130,7 @@ static void one_bit_of_any_kernel_is_another_model(void **state)
     CHECK(rms_norm, bent_rms_norm);
     CHECK(quantize, bent_quantize);
     CHECK(silu_mul, bent_silu_mul);
+    CHECK(quantize_q, bent_quantize_q);
     CHECK(rope, bent_rope);
     CHECK(to_f16, bent_to_f16);
     CHECK(exp, bent_exp);
