@@ -93,6 +93,13 @@ int path_cache_dir(char **ret, struct err *e)
     return place_find(&cache, ret, e);
 }
 
+int path_models_dir(char **ret, struct err *e)
+{
+    static const struct place models = {"models", NULL, "XDG_DATA_HOME", ".local/share",
+                                        "hearth/models"};
+    return place_find(&models, ret, e);
+}
+
 int path_config_file(char **ret, struct err *e)
 {
     static const struct place config = {"configuration", NULL, "XDG_CONFIG_HOME", ".config",

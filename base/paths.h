@@ -14,6 +14,8 @@
 int path_state_dir(char **ret, struct err *e) MUST_USE;
 /* $CACHE_DIRECTORY | $XDG_CACHE_HOME/hearth | ~/.cache/hearth */
 int path_cache_dir(char **ret, struct err *e) MUST_USE;
+/* $XDG_DATA_HOME/hearth/models | ~/.local/share/hearth/models; may not exist */
+int path_models_dir(char **ret, struct err *e) MUST_USE;
 /* $XDG_CONFIG_HOME/hearth/hearth.conf | ~/.config/hearth/hearth.conf, else /etc/hearth/hearth.conf;
  * may not exist */
 int path_config_file(char **ret, struct err *e) MUST_USE;

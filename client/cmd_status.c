@@ -195,12 +195,64 @@ static void print_status(const json *j)
 
 /* ---- models ---- */
 
+static bool is_set(const json *j, const char *key)
+{
+    return json_bool(json_get(j, key, NULL));
+}
+
+/* What it takes, or why it doesn't run. */
+static void print_model_state(const json *m)
+{
+    if (is_set(m, "loaded"))
+        printf("loaded");
+    else if (is_set(m, "runs") && is_set(m, "fits"))
+        printf("runs, %.0f tokens", number(m, "ctx"));
+    else
+        print_word(m, "why");
+}
+
+static void print_model_line(const json *m)
+{
+    print_word(m, "id");
+    printf("\n    ");
+    print_bytes(number(m, "file_bytes"));
+    if (json_get(m, "arch", NULL)) {
+        printf(", ");
+        print_word(m, "arch");
+        printf(" ");
+        print_word(m, "quant");
+        printf(", ");
+        print_count(number(m, "parameters"));
+        printf(" parameters, made for %.0f tokens", number(m, "ctx_train"));
+    }
+    if (is_set(m, "runs")) {
+        printf("\n    weights ");
+        print_bytes(number(m, "weights_bytes"));
+        printf(", KV ");
+        print_bytes(number(m, "kv_bytes_per_token"));
+        printf(" a token%s", is_set(m, "has_template") ? "" : ", no chat template");
+    }
+    printf("\n    ");
+    print_model_state(m);
+    putchar('\n');
+}
+
 static void print_models(const json *j)
 {
-    for (const json *it = json_first(json_get(j, "data", NULL)); it; it = json_next(it)) {
-        print_word(it, "id");
-        putchar('\n');
+    const json *data = json_get(j, "data", NULL);
+    for (const json *it = json_first(data); it; it = json_next(it))
+        print_model_line(it);
+    if (!json_first(data))
+        printf("no models in");
+    else
+        printf("in");
+    for (const json *it = json_first(json_get(j, "dirs", NULL)); it; it = json_next(it)) {
+        putchar(' ');
+        term_line(stdout, json_str(it), WORD_COLUMNS);
     }
+    if (number(j, "left_out") > 0)
+        printf("; %.0f more are left out", number(j, "left_out"));
+    putchar('\n');
 }
 
 /* ---- both ---- */
@@ -241,7 +293,5 @@ int cmd_status(struct client *c, int argc, char **argv)
 int cmd_models(struct client *c, int argc, char **argv)
 {
     int code = read_none(c, argc, argv);
-    if (!code)
-        code = api_wait_ready(c);
-    return code ? code : print_answer(c, "/v1/models", print_models);
+    return code ? code : print_answer(c, "/v1/hearth/models", print_models);
 }

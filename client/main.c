@@ -41,7 +41,7 @@ const struct command commands[] = {
      export_command_options, false},
     {"import", cmd_import, "import [OPTIONS] [FILE…]", "conversations from JSON lines", NULL,
      false},
-    {"models", cmd_models, "models [OPTIONS]", "what the daemon serves", NULL, false},
+    {"models", cmd_models, "models [OPTIONS]", "the models there are, and which run", NULL, false},
     {"replay", cmd_replay, "replay [OPTIONS] FILE…", "plays recorded conversations, and measures",
      replay_command_options, false},
     {"cache", cmd_cache, "cache [list|drop|pin|unpin] [ID…]", "what is kept of what was read",

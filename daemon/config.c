@@ -20,6 +20,7 @@
 #include "base/paths.h"
 #include "daemon/budget.h"
 #include "daemon/limits.h"
+#include "daemon/models.h"
 #include "daemon/listen.h"
 #include "memory/plan.h"
 
@@ -54,7 +55,7 @@ struct option_row {
 static const struct option_row rows[] = {
     {"config", K_CONFIG, AT(config_path), 0, 0, "FILE",
      "configuration (default: ~/.config/hearth/hearth.conf, then /etc/hearth/hearth.conf)"},
-    {"model", K_TEXT, AT(model), 0, 0, "FILE", "the GGUF model to run (required)"},
+    {"model", K_TEXT, AT(model), 0, 0, "FILE|NAME", "the GGUF model to run (required)"},
     {"socket", K_TEXT, AT(socket_path), 0, 0, "PATH",
      "Unix socket (default: in the runtime directory, else in the state directory)"},
     {"socket-mode", K_MODE, AT(socket_mode), 0, 0, "MODE",
@@ -449,12 +450,18 @@ static int check_file(const char *what, const char *path, struct err *e)
     return access(path, R_OK) == 0 ? 0 : err_sys(e, errno, "%s %s", what, path);
 }
 
-static int check_models(const struct config *c, struct err *e)
+static int check_models(struct config *c, struct err *e)
 {
+    char *path = NULL;
     if (!c->model)
         return err_set(e, ERR_INVAL, "no model: --model FILE, or \"model = FILE\" in %s",
                        c->config_path);
-    int rc = check_file("model", c->model, e);
+    int rc = models_find(c->model, &path, e);
+    if (rc)
+        return rc;
+    free(c->model);
+    c->model = path;
+    rc = check_file("model", c->model, e);
     return rc || !c->embedding_model ? rc
                                      : check_file("embedding model", c->embedding_model, e);
 }

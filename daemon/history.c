@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "base/paths.h"
 #include "daemon/account.h"
+#include "daemon/catalog.h"
 #include "daemon/embedder.h"
 #include "daemon/forget.h"
 #include "daemon/keep.h"
@@ -121,6 +122,7 @@ static const struct route {
     {"POST", "/v1/completions", api_completions, NEEDS_MODEL},
     {"GET", "/v1/models", api_models, ASKS_MODEL},
     {"GET", "/v1/models/{*}", api_model, ASKS_MODEL},
+    {"GET", "/v1/hearth/models", api_catalog, ANY_STATE},
     {"GET", "/v1/hearth/status", api_status, ANY_STATE},
     {"GET", "/v1/hearth/stats", api_stats, ANY_STATE},
     {"GET", "/v1/hearth/conversations/{}/savings", api_savings, ANY_STATE},
@@ -533,6 +535,7 @@ static void *run(void *arg)
     forget_replay(h);
     serve(h);
     account_free(h->account);
+    catalog_free(h->catalog);
     resent_book_free(h->resent);
     memory_close(h->memory);
     struct mail *m = calloc(1, sizeof *m);

@@ -25,6 +25,7 @@ struct history {
     struct mail *loading;  /* requests that wait for the model, oldest first */
     struct account *account; /* daemon/account.h; NULL: before the first turn */
     struct resent_book *resent; /* daemon/resent_book.h; NULL: nothing in it */
+    struct catalog *catalog; /* daemon/catalog.h; NULL: nobody has asked yet */
     struct ahead *aheads;   /* cuts on their way (daemon/ahead.h) */
     struct claim *claims;  /* conversations with a running turn, and who waits behind it */
     int n_embeds_out;      /* jobs at the embedder */
@@ -69,6 +70,8 @@ int api_chat(struct history *h, struct request *r, const struct route_args *args
              struct http_error *ret);
 int api_completions(struct history *h, struct request *r, const struct route_args *args,
                     struct http_error *ret);
+int api_catalog(struct history *h, struct request *r, const struct route_args *args,
+                struct http_error *ret);
 int api_models(struct history *h, struct request *r, const struct route_args *args,
                struct http_error *ret);
 int api_model(struct history *h, struct request *r, const struct route_args *args,

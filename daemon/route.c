@@ -21,6 +21,7 @@ static const struct route routes[] = {
     {"/v1/models/{*}", ROUTE_GET, ROUTE_HISTORY}, /* ids of models may hold slashes */
     {"/tokenize", ROUTE_POST, ROUTE_HISTORY},
     {"/v1/embeddings", ROUTE_POST, ROUTE_HISTORY},
+    {"/v1/hearth/models", ROUTE_GET, ROUTE_HISTORY},
     {"/v1/hearth/status", ROUTE_GET, ROUTE_HISTORY},
     {"/v1/hearth/stats", ROUTE_GET, ROUTE_HISTORY},
     {"/v1/hearth/conversations/{}/savings", ROUTE_GET, ROUTE_HISTORY},

@@ -46,7 +46,8 @@ SEES = {
 # What other rooms (not the tests) may include of these.
 PUBLIC = {
     'engine': {'engine/engine.h', 'engine/chat.h', 'engine/tok.h', 'engine/sample.h',
-               'engine/stop.h', 'engine/embed.h', 'engine/peaks.h'},
+               'engine/stop.h', 'engine/embed.h', 'engine/peaks.h',
+               'engine/describe.h'},
     'cache': {'cache/cache.h'},
     'memory': {'memory/memory.h', 'memory/plan.h', 'memory/window.h', 'memory/said.h',
                'memory/extract.h', 'memory/facts.h', 'memory/search.h',

@@ -1,0 +1,182 @@
+/*
+ * GET /v1/hearth/models: the files in the models' directories, what each is, and whether it would
+ * run here and fit, before that is tried.
+ *
+ * Reading the head of a file with 262,144 tokens takes a tenth of a second, so what was read is
+ * kept until the file changes.
+ */
+#include "daemon/catalog.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/json.h"
+#include "daemon/budget.h"
+#include "daemon/config.h"
+#include "daemon/history.h"
+#include "daemon/limits.h"
+#include "daemon/models.h"
+#include "engine/describe.h"
+
+/* A file that was looked at, as it was then. */
+struct catalog_entry {
+    struct catalog_entry *next;
+    dev_t device;
+    ino_t inode;
+    off_t size;
+    struct timespec mtime;
+    bool is_readable;
+    struct err why; /* of a file that isn't */
+    struct engine_summary summary;
+};
+
+struct catalog {
+    struct catalog_entry *entries;
+};
+
+void catalog_free(struct catalog *c)
+{
+    for (struct catalog_entry *it = c ? c->entries : NULL, *next; it; it = next) {
+        next = it->next;
+        free(it);
+    }
+    free(c);
+}
+
+static bool is_same(const struct catalog_entry *a, const struct stat *st)
+{
+    return a->device == st->st_dev && a->inode == st->st_ino && a->size == st->st_size &&
+           a->mtime.tv_sec == st->st_mtim.tv_sec && a->mtime.tv_nsec == st->st_mtim.tv_nsec;
+}
+
+/* What is known of the file, read now if need be; NULL: it has gone, or no memory. */
+static const struct catalog_entry *look_at(struct catalog *c, const struct config *config,
+                                           const char *path)
+{
+    struct stat st;
+    struct catalog_entry **at = &c->entries;
+    if (stat(path, &st) < 0)
+        return NULL;
+    for (; *at; at = &(*at)->next) {
+        if ((*at)->device == st.st_dev && (*at)->inode == st.st_ino)
+            break;
+    }
+    if (!*at) {
+        *at = calloc(1, sizeof **at);
+        if (!*at)
+            return NULL;
+    } else if (is_same(*at, &st)) {
+        return *at;
+    }
+    struct catalog_entry *n = *at;
+    n->device = st.st_dev;
+    n->inode = st.st_ino;
+    n->size = st.st_size;
+    n->mtime = st.st_mtim;
+    n->is_readable = engine_describe(path, config->kv_type,
+                                     config->ctx > 0 ? config->ctx : DEFAULT_CTX, &n->summary,
+                                     &n->why) == 0;
+    return n;
+}
+
+/* Whether the weights and a window fit into the budget: the plan that loading would make, without
+ * the scratch of its passes, which isn't known yet. */
+static void add_fit(json *o, const struct history *h, const struct engine_summary *s)
+{
+    const struct counters *n = &h->d->n;
+    const struct budget_request r = {
+        .memory_bytes = (uint64_t)atomic_load(&n->memory_bytes_max),
+        .weights_bytes = s->weights_bytes,
+        .vectors_bytes = (uint64_t)atomic_load(&n->vectors_bytes),
+        .block_bytes = (size_t)s->kv_bytes * KV_BLOCK,
+        .ctx = h->d->config->ctx,
+        .n_ctx_train = s->n_ctx_train,
+    };
+    struct budget plan;
+    struct err why;
+    const bool fits = budget_plan(&r, &plan, &why) == 0;
+    json_set_bool(o, "fits", fits);
+    if (fits)
+        json_set_int(o, "ctx", plan.ctx);
+    else
+        json_set_str(o, "why", why.text);
+}
+
+static void add_summary(json *o, const struct history *h, const struct engine_summary *s)
+{
+    json_set_str(o, "name", s->name);
+    json_set_str(o, "arch", s->arch);
+    json_set_str(o, "quant", s->quant);
+    json_set_int(o, "parameters", (int64_t)s->n_params);
+    json_set_int(o, "ctx_train", s->n_ctx_train);
+    json_set_bool(o, "is_embedding", s->is_embedding);
+    json_set_bool(o, "runs", s->runs);
+    if (!s->runs) {
+        json_set_str(o, "why",
+                     s->is_embedding ? "an embedding model: for --embedding-model" : s->why.text);
+        return;
+    }
+    json_set_bool(o, "has_template", s->has_template);
+    json_set_int(o, "weights_bytes", (int64_t)s->weights_bytes);
+    json_set_int(o, "kv_bytes_per_token", (int64_t)s->kv_bytes);
+    add_fit(o, h, s);
+}
+
+static bool is_loaded(const struct config *c, const struct catalog_entry *it)
+{
+    struct stat st;
+    return c->model && stat(c->model, &st) == 0 && st.st_dev == it->device &&
+           st.st_ino == it->inode;
+}
+
+static json *model_json(const struct history *h, const char *path, const struct catalog_entry *it)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const size_t n = strlen(name) - strlen(".gguf");
+    char *id = strndup(name, n);
+    json *o = json_object();
+    json_set_str(o, "id", id ? id : name);
+    json_set_str(o, "file", path);
+    json_set_int(o, "file_bytes", (int64_t)it->size);
+    json_set_bool(o, "loaded", h->engine && is_loaded(h->d->config, it));
+    if (it->is_readable) {
+        add_summary(o, h, &it->summary);
+    } else {
+        json_set_bool(o, "runs", false);
+        json_set_str(o, "why", it->why.text);
+    }
+    free(id);
+    return o;
+}
+
+int api_catalog(struct history *h, struct request *r, const struct route_args *args,
+                struct http_error *ret)
+{
+    struct models_list l;
+    struct err e;
+    (void)args;
+    if (!h->catalog)
+        h->catalog = calloc(1, sizeof *h->catalog);
+    if (!h->catalog || models_list(h->d->config->model, &l, &e)) {
+        http_error_set(ret, 500, "out_of_memory", NULL, "out of memory for the list of models");
+        return ERR_NOMEM;
+    }
+    json *o = json_object(), *data = json_array(), *dirs = json_array();
+    for (size_t i = 0; i < l.n_dirs; i++)
+        json_add_str(dirs, l.dirs[i]);
+    for (size_t i = 0; i < l.n_paths; i++) {
+        const struct catalog_entry *it = look_at(h->catalog, h->d->config, l.paths[i]);
+        if (it)
+            json_add(data, model_json(h, l.paths[i], it));
+    }
+    json_set_str(o, "object", "list");
+    json_set(o, "data", data);
+    json_set(o, "dirs", dirs);
+    json_set_int(o, "left_out", (int64_t)l.n_left_out);
+    json_set_int(o, "memory_bytes", (int64_t)atomic_load(&h->d->n.memory_bytes_max));
+    json_set_str(o, "kv_type", kv_type_name(h->d->config->kv_type));
+    models_list_done(&l);
+    history_reply_json(h, r, 200, o);
+    return HANDLED;
+}

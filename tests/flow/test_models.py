@@ -1,0 +1,166 @@
+"""hearth models: what lies in the models' directories, what of it runs and fits; --model NAME."""
+
+import json
+import os
+import shutil
+import struct
+import subprocess
+import tempfile
+import unittest
+
+from harness import BUILD, Scripted, main
+
+MKGGUF = os.path.join(BUILD, "tests/bench/mkgguf")
+CLIENT = os.path.join(BUILD, "client/hearth")
+SHAPE = "--vocab 300 --embd 64 --ff 64 --layers 2 --heads 2 --kv-heads 1 --head-dim 32 --ctx 512"
+SCRIPT = {"default": {"pieces": ["ok"]}}
+
+
+def make(path, *flags):
+    subprocess.run([MKGGUF, path, *SHAPE.split(), *flags], check=True, capture_output=True)
+
+
+def replace(path, old, new):
+    """The same file with one string for another of its length."""
+    assert len(old) == len(new)
+    with open(path, "rb") as f:
+        data = f.read()
+    assert old in data
+    with open(path, "wb") as f:
+        f.write(data.replace(old, new))
+
+
+class Models(unittest.TestCase):
+    def setUp(self):
+        self.home = tempfile.mkdtemp(prefix="hearth-")
+        self.addCleanup(shutil.rmtree, self.home)
+        self.dir = os.path.join(self.home, "hearth", "models")
+        os.makedirs(self.dir)
+        before = os.environ.get("XDG_DATA_HOME")
+        os.environ["XDG_DATA_HOME"] = self.home
+        self.addCleanup(self.restore, before)
+
+    def restore(self, before):
+        if before is None:
+            del os.environ["XDG_DATA_HOME"]
+        else:
+            os.environ["XDG_DATA_HOME"] = before
+
+    def path(self, name):
+        return os.path.join(self.dir, name)
+
+    def listed(self, d):
+        status, body = d.get("/v1/hearth/models")
+        self.assertEqual(status, 200)
+        self.assertIn(self.dir, body["dirs"])
+        return {x["id"]: x for x in body["data"]}
+
+    def test_each_file_is_described_and_a_reason_given(self):
+        make(self.path("small.Q8_0.gguf"), "--type", "Q8_0")
+        make(self.path("other.gguf"))
+        replace(self.path("other.gguf"), b"llama", b"rwkv7")
+        with open(self.path("junk.gguf"), "w") as f:
+            f.write("not a model")
+        with open(self.path("notes.txt"), "w") as f:
+            f.write("not even by name")
+        os.mkdir(self.path("folder.gguf"))
+        with Scripted(SCRIPT) as d:
+            models = self.listed(d)
+        self.assertEqual(set(models), {"small.Q8_0", "other", "junk"})
+        small = models["small.Q8_0"]
+        self.assertTrue(small["runs"] and small["fits"])
+        self.assertEqual((small["arch"], small["ctx_train"], small["ctx"]), ("llama", 512, 512))
+        # 2 layers × 1 KV head × (K and V of 32 F16)
+        self.assertEqual(small["kv_bytes_per_token"], 2 * 2 * 32 * 2)
+        self.assertEqual(small["file_bytes"], os.path.getsize(self.path("small.Q8_0.gguf")))
+        self.assertFalse(models["other"]["runs"])
+        self.assertIn("rwkv7", models["other"]["why"])
+        self.assertIn("qwen2", models["other"]["why"])
+        self.assertFalse(models["junk"]["runs"])
+        self.assertIn("GGUF", models["junk"]["why"])
+
+    def test_what_does_not_fit_is_said_with_the_numbers(self):
+        make(self.path("wide.gguf"), "--ctx", "65536", "--layers", "64", "--kv-heads", "2")
+        with Scripted(SCRIPT, "--memory", "128M") as d:
+            wide = self.listed(d)["wide"]
+        self.assertTrue(wide["runs"])
+        self.assertTrue(wide["fits"], wide)
+        self.assertLess(wide["ctx"], 8192)
+        with Scripted(SCRIPT, "--memory", "128M", "--ctx", "8192") as d:
+            wide = self.listed(d)["wide"]
+        self.assertFalse(wide["fits"])
+        self.assertIn("8192", wide["why"])
+        self.assertIn("128", wide["why"])
+
+    def test_a_changed_file_is_read_again(self):
+        make(self.path("m.gguf"), "--layers", "2")
+        with Scripted(SCRIPT) as d:
+            first = self.listed(d)["m"]
+            again = self.listed(d)["m"]
+            self.assertEqual(first, again)
+            make(self.path("m.gguf"), "--layers", "3")
+            self.assertGreater(self.listed(d)["m"]["parameters"], first["parameters"])
+            os.unlink(self.path("m.gguf"))
+            self.assertEqual(self.listed(d), {})
+
+    def test_hostile_files_leave_the_daemon_alive(self):
+        make(self.path("whole.gguf"))
+        with open(self.path("whole.gguf"), "rb") as f:
+            data = f.read()
+        for n in (4, 8, 24, 100, len(data) // 2):
+            with open(self.path(f"cut{n}.gguf"), "wb") as f:
+                f.write(data[:n])
+        with open(self.path("many.gguf"), "wb") as f:
+            f.write(b"GGUF" + struct.pack("<IQQ", 3, 2**62, 2**62))
+        os.mkfifo(self.path("fifo.gguf"))
+        with Scripted(SCRIPT) as d:
+            models = self.listed(d)
+            self.assertEqual(len(models), 7)
+            self.assertEqual([k for k, v in models.items() if v["runs"]], ["whole"])
+            self.assertEqual(d.get("/health")[0], 200)
+
+    def test_the_client_prints_them(self):
+        make(self.path("small.gguf"))
+        with Scripted(SCRIPT) as d:
+            run = [CLIENT, "--socket", d.socket_path, "models"]
+            text = subprocess.run(run, check=True, capture_output=True, text=True).stdout
+            data = subprocess.run(run + ["--json"], check=True, capture_output=True, text=True)
+        self.assertIn("small\n", text)
+        self.assertIn("256 bytes a token", text)
+        self.assertIn("runs, 512 tokens", text)
+        self.assertIn(self.dir, text)
+        self.assertEqual(json.loads(data.stdout)["data"][0]["id"], "small")
+
+    def start(self, name):
+        """hearthd-scripted takes its script from --model, too."""
+        return subprocess.run(
+            [
+                os.path.join(BUILD, "tests/hearthd-scripted"),
+                *("--model", name),
+                *("--socket", os.path.join(self.home, "s")),
+                *("--state-dir", os.path.join(self.home, "state")),
+                *("--cache-dir", os.path.join(self.home, "cache")),
+            ],
+            capture_output=True,
+            text=True,
+            cwd=self.home,
+        )
+
+    def test_a_name_is_looked_for_and_what_is_unclear_is_refused(self):
+        with open(self.path("Tale-1B.gguf"), "w") as f:
+            json.dump({**SCRIPT, "no such key": 1}, f)  # found, then refused by the engine
+        with open(self.path("Tale-7B.gguf"), "w") as f:
+            json.dump(SCRIPT, f)
+        for name in ("Tale-1B", "Tale-1B.gguf", "tale-1"):
+            self.assertIn("no such key", self.start(name).stderr, name)
+        several = self.start("tale").stderr
+        self.assertIn("2 names begin so: Tale-1B.gguf, Tale-7B.gguf", several)
+        absent = self.start("fable")
+        self.assertEqual(absent.returncode, 78)
+        self.assertIn("no model of that name in " + self.dir, absent.stderr)
+        self.assertIn("Tale-7B.gguf", absent.stderr)
+        self.assertIn("./Tale-1B", self.start("./Tale-1B").stderr)
+
+
+if __name__ == "__main__":
+    main()
