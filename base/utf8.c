@@ -16,8 +16,12 @@
 #include "base/utf8.h"
 
 #include <assert.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include <utf8proc.h>
+
+#include "base/sys.h"
 
 /* Length that the first byte announces, 0 when it can't start a character, and the range of the
  * second byte. */
@@ -319,6 +323,116 @@ int utf8_bare(uint32_t cp, uint32_t out[UTF8_FOLD_MAX])
         if (utf8proc_category(parts[i]) != UTF8PROC_CATEGORY_MN)
             out[kept++] = (uint32_t)utf8proc_tolower(parts[i]);
     return kept;
+}
+
+/* Characters that no normalization changes and that compose with nothing: below U+0300, and the
+ * bulk of what is written without marks. */
+static bool is_plain(uint32_t cp)
+{
+    return cp < 0x300 || (cp >= 0x2010 && cp <= 0x2027) || (cp >= 0x3001 && cp <= 0x3029) ||
+           (cp >= 0x3400 && cp <= 0x9FFF) || (cp >= 0xAC00 && cp <= 0xD7A3) ||
+           (cp >= 0xFF01 && cp <= 0xFF60) || (cp >= 0x1F300 && cp <= 0x1FAFF);
+}
+
+bool utf8_is_nfc(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        if ((unsigned char)s[i] < 0xCC)
+            i += (unsigned char)s[i] < 0x80 ? 1 : 2;
+        else if (!is_plain(utf8_next(s, n, &i)))
+            return false;
+    }
+    return true;
+}
+
+static unsigned combining_class(utf8proc_int32_t cp)
+{
+    return (unsigned)utf8proc_get_property(cp)->combining_class;
+}
+
+/* Marks in order of their class, stable. A run can be as long as the text, so they are counted. */
+static void sort_marks(utf8proc_int32_t *marks, size_t n, utf8proc_int32_t *room)
+{
+    size_t at[257] = {0};
+    for (size_t i = 0; i < n; i++)
+        at[combining_class(marks[i]) + 1]++;
+    for (size_t c = 1; c < 257; c++)
+        at[c] += at[c - 1];
+    for (size_t i = 0; i < n; i++)
+        room[at[combining_class(marks[i])]++] = marks[i];
+    memcpy(marks, room, n * sizeof *marks);
+}
+
+static void order_marks(utf8proc_int32_t *cps, size_t n, utf8proc_int32_t *room)
+{
+    for (size_t i = 0, end; i < n; i = end) {
+        end = i + 1;
+        if (combining_class(cps[i]) == 0)
+            continue;
+        bool is_sorted = true;
+        for (; end < n && combining_class(cps[end]) != 0; end++)
+            is_sorted = is_sorted && combining_class(cps[end - 1]) <= combining_class(cps[end]);
+        if (!is_sorted)
+            sort_marks(cps + i, end - i, room);
+    }
+}
+
+/* utf8proc's own decomposition of a string sorts marks by exchange, which is quadratic in a run of
+ * them; that of one character, and the composition, are linear. */
+static void nfc_part(const char *s, size_t n, utf8proc_int32_t *cps, struct buf *b)
+{
+    const size_t cap = 2 * n + UTF8_FOLD_MAX;
+    size_t n_cps = 0;
+    for (size_t i = 0; i < n;) {
+        int boundclass = UTF8PROC_BOUNDCLASS_START;
+        const utf8proc_int32_t cp = (utf8proc_int32_t)utf8_next(s, n, &i);
+        const utf8proc_ssize_t got =
+            utf8proc_decompose_char(cp, cps + n_cps, UTF8_FOLD_MAX,
+                                    UTF8PROC_DECOMPOSE | UTF8PROC_STABLE, &boundclass);
+        assert(got > 0 && got <= UTF8_FOLD_MAX);
+        n_cps += (size_t)got;
+    }
+    order_marks(cps, n_cps, cps + cap);
+    const utf8proc_ssize_t left = utf8proc_normalize_utf32(
+        cps, (utf8proc_ssize_t)n_cps, UTF8PROC_COMPOSE | UTF8PROC_STABLE);
+    for (utf8proc_ssize_t i = 0; i < left; i++) {
+        char out[4];
+        buf_add(b, out, (size_t)utf8_put(out, (uint32_t)cps[i]));
+    }
+}
+
+/* Parts end before an ASCII character: it composes with nothing before it. */
+#define NFC_PART_BYTES 4096
+
+static size_t nfc_part_end(const char *s, size_t n, size_t from)
+{
+    size_t end = n - from > NFC_PART_BYTES ? from + NFC_PART_BYTES : n;
+    while (end < n && (unsigned char)s[end] >= 0x80)
+        end++;
+    return end;
+}
+
+int utf8_nfc(const char *s, size_t n, struct buf *b)
+{
+    const size_t before = b->len;
+    utf8proc_int32_t *cps = NULL;
+    size_t cap = 0;
+    for (size_t at = 0, end; at < n && !b->error; at = end) {
+        end = nfc_part_end(s, n, at);
+        if (end - at > cap) {
+            cap = end - at;
+            free(cps);
+            cps = sys.malloc(2 * (2 * cap + UTF8_FOLD_MAX) * sizeof *cps);
+            if (!cps)
+                b->error = ERR_NOMEM;
+        }
+        if (cps)
+            nfc_part(s + at, end - at, cps, b);
+    }
+    free(cps);
+    if (b->error)
+        b->len = before;
+    return b->error;
 }
 
 size_t utf8_width(const char *s, size_t n)

@@ -68,6 +68,13 @@ enum utf8_break utf8_break(uint32_t cp);
  * UTF8_FOLD_MAX code points. */
 int utf8_bare(uint32_t cp, uint32_t out[UTF8_FOLD_MAX]);
 
+/* Quickly: true when valid UTF-8 is surely in normalization form C already, false when it may
+ * not. */
+bool utf8_is_nfc(const char *s, size_t n);
+/* Appends valid UTF-8 in normalization form C (UAX #15; utf8proc's tables), in linear time. 0, or
+ * the buffer's error with what was appended undone. */
+int utf8_nfc(const char *s, size_t n, struct buf *b) MUST_USE;
+
 /* Number of terminal columns of valid UTF-8 (wide characters count 2, combining ones 0); utf8proc.
  */
 size_t utf8_width(const char *s, size_t n);

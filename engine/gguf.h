@@ -59,5 +59,8 @@ int gguf_str_array(const struct gguf *g, const char *key, struct tok_str **ret, 
 int gguf_array_length(const struct gguf *g, const char *key, size_t *ret_n, struct err *e) MUST_USE;
 int gguf_int_array(const struct gguf *g, const char *key, int32_t **ret, size_t *ret_n,
                    struct err *e) MUST_USE;
+/* An array of F32. */
+int gguf_float_array(const struct gguf *g, const char *key, float **ret, size_t *ret_n,
+                     struct err *e) MUST_USE;
 
 #endif

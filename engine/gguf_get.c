@@ -305,3 +305,24 @@ int gguf_int_array(const struct gguf *g, const char *key, int32_t **ret, size_t 
     *ret_n = (size_t)kv->n;
     return 0;
 }
+
+int gguf_float_array(const struct gguf *g, const char *key, float **ret, size_t *ret_n,
+                     struct err *e)
+{
+    const struct gguf_kv *kv = gguf_find(g, key);
+    if (!kv) {
+        return missing(key, e);
+    }
+    if (kv->type != VALUE_ARRAY || kv->item_type != VALUE_F32) {
+        return wrong_type(kv, "an array of 32-bit floats", e);
+    }
+    float *v = gguf_table((size_t)kv->n, sizeof *v);
+    if (!v) {
+        return err_set(e, ERR_NOMEM, "out of memory for %llu floats of \"%s\"",
+                       (unsigned long long)kv->n, key);
+    }
+    memcpy(v, kv->value, (size_t)kv->n * sizeof *v);
+    *ret = v;
+    *ret_n = (size_t)kv->n;
+    return 0;
+}

@@ -135,6 +135,8 @@ void model_rope_row(const struct model *m, bool is_window, int pos, float *ret);
  * first. ERR_CORRUPT, ERR_UNSUPPORTED, ERR_NOMEM.
  */
 int model_tok(const struct gguf *g, struct tok **ret, struct err *e) MUST_USE;
+/* The same; skip_nfc: text isn't normalised, also where the model's own tokenizer does. */
+int model_tok_nfc(const struct gguf *g, bool skip_nfc, struct tok **ret, struct err *e) MUST_USE;
 /* The file's Jinja source, NUL-terminated, caller frees; *ret = NULL when it has none.
  * ERR_CORRUPT. */
 int model_template(const struct gguf *g, char **ret, struct err *e) MUST_USE;

@@ -32,11 +32,11 @@ static int read_name(const struct gguf *g, const char *key, char ret[NAME_MAX_BY
     return 0;
 }
 
-/* A token id of the vocabulary; −1 when the file has none. */
+/* A token id of the vocabulary; *ret stays as it is when the file has none. */
 static int read_id(const struct gguf *g, const char *key, size_t n_vocab, int32_t *ret,
                    struct err *e)
 {
-    int64_t id = -1;
+    int64_t id = *ret;
     const int rc = gguf_int(g, key, 0, (int64_t)n_vocab - 1, &id, e);
     if (rc && rc != ERR_NOTFOUND) {
         return rc;
@@ -57,6 +57,8 @@ static int same_length(const char *key, size_t n, size_t n_vocab, struct err *e)
 struct arrays {
     struct tok_str *pieces, *merges;
     int32_t *types;
+    float *scores;
+    int32_t eom;
     char model[NAME_MAX_BYTES + 1], pre[NAME_MAX_BYTES + 1];
 };
 
@@ -120,45 +122,108 @@ static int read_arrays(const struct gguf *g, struct arrays *a, struct tok_spec *
     return rc;
 }
 
-/* Scores are not used by byte-level BPE; a wrong length still tells of a broken file. */
-static int check_scores(const struct gguf *g, size_t n_vocab, struct err *e)
+static bool is_spm(const struct arrays *a)
 {
-    size_t n;
-    const int rc = gguf_array_length(g, "tokenizer.ggml.scores", &n, e);
-    return rc == ERR_NOTFOUND ? 0 : rc ? rc : same_length("tokenizer.ggml.scores", n, n_vocab, e);
+    return strcmp(a->model, "llama") == 0;
 }
 
-static int read_ids(const struct gguf *g, struct tok_spec *spec, struct err *e)
+/* Byte-level BPE has no use for scores; a wrong length still tells of a broken file. */
+static int read_scores(const struct gguf *g, struct arrays *a, struct tok_spec *spec, struct err *e)
 {
-    int rc = read_id(g, "tokenizer.ggml.bos_token_id", spec->n_vocab, &spec->bos, e);
-    if (!rc) {
-        rc = read_id(g, "tokenizer.ggml.eos_token_id", spec->n_vocab, &spec->eos, e);
+    size_t n = 0;
+    int rc = gguf_array_length(g, "tokenizer.ggml.scores", &n, e);
+    if (rc == ERR_NOTFOUND && !is_spm(a)) {
+        return 0;
     }
     if (!rc) {
-        rc = read_id(g, "tokenizer.ggml.eot_token_id", spec->n_vocab, &spec->eot, e);
+        rc = same_length("tokenizer.ggml.scores", n, spec->n_vocab, e);
+    }
+    if (!rc && is_spm(a)) {
+        rc = gguf_float_array(g, "tokenizer.ggml.scores", &a->scores, &n, e);
+        spec->scores = a->scores;
+    }
+    return rc;
+}
+
+static int read_flag(const struct gguf *g, const char *key, bool *inout, struct err *e)
+{
+    const int rc = gguf_bool(g, key, inout, e);
+    return rc == ERR_NOTFOUND ? 0 : rc;
+}
+
+/* SentencePiece's own numbers, for files that don't name these tokens. */
+static void default_ids(struct tok_spec *spec)
+{
+    spec->unk = spec->n_vocab > 0 ? 0 : -1;
+    spec->bos = spec->n_vocab > 1 ? 1 : -1;
+    spec->eos = spec->n_vocab > 2 ? 2 : -1;
+}
+
+/* The padding token isn't read: nothing is padded here, and many files have a wild one. */
+static int read_ids(const struct gguf *g, struct arrays *a, struct tok_spec *spec, struct err *e)
+{
+    const struct {
+        const char *key;
+        int32_t *id;
+    } ids[] = {
+        {"tokenizer.ggml.bos_token_id", &spec->bos}, {"tokenizer.ggml.eos_token_id", &spec->eos},
+        {"tokenizer.ggml.eot_token_id", &spec->eot}, {"tokenizer.ggml.eom_token_id", &a->eom},
+    };
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+        const int rc = read_id(g, ids[i].key, spec->n_vocab, ids[i].id, e);
+        if (rc) {
+            return rc;
+        }
+    }
+    spec->ends = &a->eom;
+    spec->n_ends = a->eom >= 0;
+    return is_spm(a) ? read_id(g, "tokenizer.ggml.unknown_token_id", spec->n_vocab, &spec->unk, e)
+                     : 0;
+}
+
+/* add_eos_token is read to see that it is a flag, no more: a chat's prompt is there to be
+ * continued, and its template says where turns end. */
+static int read_flags(const struct gguf *g, const struct arrays *a, struct tok_spec *spec,
+                      struct err *e)
+{
+    bool add_eos = false;
+    spec->add_space_prefix = is_spm(a);
+    spec->add_bos = spec->bos >= 0 && (is_spm(a) || tok_pre_adds_bos(a->pre));
+    int rc = read_flag(g, "tokenizer.ggml.add_bos_token", &spec->add_bos, e);
+    if (!rc) {
+        rc = read_flag(g, "tokenizer.ggml.add_eos_token", &add_eos, e);
     }
     if (!rc) {
-        rc = gguf_bool(g, "tokenizer.ggml.add_bos_token", &spec->add_bos, e);
-        rc = rc == ERR_NOTFOUND ? 0 : rc;
+        rc = read_flag(g, "tokenizer.ggml.add_space_prefix", &spec->add_space_prefix, e);
     }
     if (!rc && spec->add_bos && spec->bos < 0) {
         rc = err_set(
             e, ERR_CORRUPT,
             "key \"tokenizer.ggml.add_bos_token\" is true, but the file names no BOS token");
     }
+    struct tok_str arch = {0};
+    if (!rc && is_spm(a) && gguf_str(g, "general.architecture", &arch, NULL) == 0) {
+        spec->strips_after_special = arch.n == 4 && !memcmp(arch.s, "phi3", 4);
+    }
     return rc;
 }
 
-int model_tok(const struct gguf *g, struct tok **ret, struct err *e)
+int model_tok_nfc(const struct gguf *g, bool skip_nfc, struct tok **ret, struct err *e)
 {
-    struct arrays a = {0};
-    struct tok_spec spec = {.bos = -1, .eos = -1, .eot = -1};
+    struct arrays a = {.eom = -1};
+    struct tok_spec spec = {.bos = -1, .eos = -1, .eot = -1, .unk = -1, .skip_nfc = skip_nfc};
     int rc = read_arrays(g, &a, &spec, e);
     if (!rc) {
-        rc = check_scores(g, spec.n_vocab, e);
+        rc = read_scores(g, &a, &spec, e);
     }
     if (!rc) {
-        rc = read_ids(g, &spec, e);
+        if (is_spm(&a)) {
+            default_ids(&spec);
+        }
+        rc = read_ids(g, &a, &spec, e);
+    }
+    if (!rc) {
+        rc = read_flags(g, &a, &spec, e);
     }
     if (!rc) {
         rc = tok_new(&spec, ret, e);
@@ -166,7 +231,13 @@ int model_tok(const struct gguf *g, struct tok **ret, struct err *e)
     free(a.pieces);
     free(a.merges);
     free(a.types);
+    free(a.scores);
     return model_required(rc, e);
+}
+
+int model_tok(const struct gguf *g, struct tok **ret, struct err *e)
+{
+    return model_tok_nfc(g, false, ret, e);
 }
 
 int model_template(const struct gguf *g, char **ret, struct err *e)

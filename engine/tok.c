@@ -69,14 +69,39 @@ static int32_t match_special(const struct tok *t, const char *s, size_t n, bool 
 /* One tok_encode call. */
 struct encoding {
     const struct tok *tok;
-    struct split_run *run;
+    struct split_run *run; /* NULL: SentencePiece */
     struct bpe_job job;
+    struct spm_scratch spm;
+    struct buf nfc;
     bool special;
+    bool is_start; /* the next text is the first, or behind a special token */
 };
 
 static int encode_piece(void *ctx, const char *piece, size_t n, struct err *e)
 {
-    return bpe_encode(ctx, piece, n, e);
+    const struct bpe_job *job = ctx;
+    const struct tok *t = job->spell_ctx;
+    if (t->ignores_merges) {
+        const uint32_t symbol = tok_index_find(t, piece, n, tok_hash(piece, n));
+        if (symbol < t->n_vocab)
+            return ids_push(job->ret, (int32_t)symbol) < 0
+                       ? err_set(e, ERR_NOMEM, "no memory for token ids")
+                       : 0;
+    }
+    return bpe_encode(job, piece, n, e);
+}
+
+/* Valid UTF-8 without special tokens. */
+static int encode_valid(struct encoding *en, struct tok_str text, struct err *e)
+{
+    if (en->tok->is_nfc && !utf8_is_nfc(text.s, text.n)) {
+        buf_clear(&en->nfc);
+        int rc = utf8_nfc(text.s, text.n, &en->nfc);
+        if (rc < 0)
+            return err_set(e, rc, "no memory to normalise a text of %zu bytes", text.n);
+        text = (struct tok_str){en->nfc.data, en->nfc.len};
+    }
+    return split_text(en->run, text, encode_piece, &en->job, e);
 }
 
 /* Text without special tokens. Bytes that aren't UTF-8 end a run for the pre-tokenizer; each
@@ -84,10 +109,16 @@ static int encode_piece(void *ctx, const char *piece, size_t n, struct err *e)
 static int encode_plain(struct encoding *en, const char *text, size_t n, struct err *e)
 {
     int rc = 0;
+    const bool is_prefixed = en->is_start && en->tok->spm.add_space;
+    if (n > 0)
+        en->is_start = false;
+    if (!en->run)
+        return spm_encode(en->tok, &en->spm, (struct tok_str){text, n}, is_prefixed, en->job.ret,
+                          e);
     for (size_t i = 0, len; i < n && rc == 0; i += len) {
         len = n - i;
         if (utf8_valid(text + i, n - i, &len) || len > 0) {
-            rc = split_text(en->run, (struct tok_str){text + i, len}, encode_piece, &en->job, e);
+            rc = encode_valid(en, (struct tok_str){text + i, len}, e);
             continue;
         }
         bool is_ok = false;
@@ -96,6 +127,16 @@ static int encode_plain(struct encoding *en, const char *text, size_t n, struct 
         rc = bpe_encode(&en->job, text + i, len, e);
     }
     return rc;
+}
+
+/* White space at s that the special token before it takes. */
+static size_t taken_space(const struct tok *t, int32_t id, const char *s, size_t n)
+{
+    size_t i = 0;
+    if (tok_strips_after(t, id))
+        while (i < n && (s[i] == ' ' || (s[i] >= '\t' && s[i] <= '\r')))
+            i++;
+    return i;
 }
 
 static int encode_all(struct encoding *en, const char *text, size_t n, struct err *e)
@@ -116,37 +157,83 @@ static int encode_all(struct encoding *en, const char *text, size_t n, struct er
             rc = err_set(e, ERR_NOMEM, "no memory for token ids");
         if (rc < 0)
             return rc;
-        from = i += len;
+        i += len;
+        from = i += taken_space(t, id, text + i, n - i);
+        en->is_start = true;
     }
     return encode_plain(en, text + from, n - from, e);
 }
 
-int tok_encode(const struct tok *t, const char *text, size_t n, bool special, struct ids *ret,
-               struct err *e)
+static int encode(struct encoding *en, struct tok_str text, struct ids *ret, uint64_t *ret_steps,
+                  struct err *e)
 {
-    if (n == 0)
-        return 0;
     struct bpe_scratch scratch = {0};
-    struct encoding en = {.tok = t, .special = special};
+    const struct tok *t = en->tok;
     size_t n_before = ret->n;
-    int rc = split_run_new(t->split, &en.run, e);
+    int rc = t->split ? split_run_new(t->split, &en->run, e) : 0;
     if (rc < 0)
         return rc;
-    en.job = (struct bpe_job){
+    buf_init(&en->nfc, SIZE_MAX / 2);
+    en->job = (struct bpe_job){
         .bpe = &t->bpe, .scratch = &scratch, .spell = spell, .spell_ctx = t, .ret = ret};
-    rc = encode_all(&en, text, n, e);
-    split_run_free(en.run);
+    rc = encode_all(en, text.s, text.n, e);
+    *ret_steps = scratch.n_steps + en->spm.n_steps;
+    split_run_free(en->run);
     bpe_scratch_done(&scratch);
+    spm_scratch_done(&en->spm);
+    buf_done(&en->nfc);
     if (rc < 0)
         ret->n = n_before;
     return rc;
 }
 
+int tok_encode(const struct tok *t, const char *text, size_t n, bool special, struct ids *ret,
+               struct err *e)
+{
+    struct encoding en = {.tok = t, .special = special, .is_start = true};
+    uint64_t n_steps;
+    return n == 0 ? 0 : encode(&en, (struct tok_str){text, n}, ret, &n_steps, e);
+}
+
+int tok_encode_more(const struct tok *t, const char *text, size_t n, bool special, struct ids *ret,
+                    struct err *e)
+{
+    struct encoding en = {.tok = t, .special = special};
+    uint64_t n_steps;
+    return n == 0 ? 0 : encode(&en, (struct tok_str){text, n}, ret, &n_steps, e);
+}
+
+int tok_count_steps(const struct tok *t, struct tok_str text, struct ids *ret, uint64_t *ret_steps,
+                    struct err *e)
+{
+    struct encoding en = {.tok = t, .is_start = true};
+    return encode(&en, text, ret, ret_steps, e);
+}
+
+static bool has_byte_token(const struct tok *t, char c)
+{
+    return t->bpe.byte_symbol[(unsigned char)c] < t->n_vocab;
+}
+
+/* SentencePiece spells a character by its piece or by its bytes. */
+static bool is_char_spelt(const struct tok *t, const char *s, size_t n)
+{
+    size_t i = 0;
+    while (i < n && has_byte_token(t, s[i]))
+        i++;
+    return i == n || tok_index_find(t, s, n, tok_hash(s, n)) != BPE_NO_RANK;
+}
+
 size_t tok_unspellable(const struct tok *t, const char *text, size_t n)
 {
     size_t i = 0;
-    while (i < n && t->bpe.byte_symbol[(unsigned char)text[i]] < t->n_vocab)
-        i++;
+    for (size_t step = 1; i < n; i += step) {
+        bool is_ok;
+        if (t->spm.order)
+            step = utf8_step(text + i, n - i, &is_ok);
+        if (t->spm.order ? !is_char_spelt(t, text + i, step) : !has_byte_token(t, text[i]))
+            break;
+    }
     return i;
 }
 
@@ -157,6 +244,43 @@ const char *tok_piece(const struct tok *t, int32_t id, size_t *ret_n)
         return NULL;
     }
     return tok_symbol(t, (uint32_t)id, ret_n);
+}
+
+void tok_decode(const struct tok *t, const int32_t *ids, size_t n, struct buf *ret)
+{
+    bool is_start = t->spm.add_space;
+    for (size_t i = 0; i < n; i++) {
+        size_t len;
+        const char *piece = tok_piece(t, ids[i], &len);
+        const bool is_special = piece && (t->type[ids[i]] == TOK_CONTROL ||
+                                          t->type[ids[i]] == TOK_USER_DEFINED);
+        const size_t skip = is_start && !is_special && len > 0 && piece[0] == ' ';
+        if (piece)
+            buf_add(ret, piece + skip, len - skip);
+        is_start = t->spm.add_space && is_special;
+    }
+}
+
+bool tok_adds_space(const struct tok *t)
+{
+    return t->spm.add_space;
+}
+
+bool tok_strips_after(const struct tok *t, int32_t id)
+{
+    static const char *const keep[] = {"<unk>", "<s>", "<|endoftext|>"};
+    if (!t->strips_after || !tok_is_control(t, id))
+        return false;
+    for (size_t i = 0; i < sizeof keep / sizeof *keep; i++)
+        if (tok_find(t, keep[i], strlen(keep[i])) == id)
+            return false;
+    return true;
+}
+
+bool tok_pre_adds_bos(const char *pre)
+{
+    const struct pre_def *def = pre_find(pre);
+    return def && (def->flags & PRE_ADD_BOS);
 }
 
 int32_t tok_find(const struct tok *t, const char *s, size_t n)

@@ -20,6 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/tok_heap.h"
+
 #define SHORT_PIECE 32
 #define DEAD UINT32_MAX
 #define END UINT32_MAX
@@ -174,32 +176,16 @@ static bool reserve(const struct bpe *b, struct bpe_scratch *s, size_t n)
     return true;
 }
 
-static void sift_down(uint64_t *heap, size_t n)
-{
-    uint64_t v = heap[0];
-    size_t i = 0;
-    for (size_t child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && heap[child + 1] < heap[child])
-            child++;
-        if (heap[child] >= v)
-            break;
-        heap[i] = heap[child];
-    }
-    heap[i] = v;
-}
-
 static bool heap_push(struct bpe_scratch *s, uint64_t v)
 {
+    s->n_steps++;
     if (s->n_heap == s->cap_heap) {
         size_t cap = s->cap_heap * 2 + 256;
         if (!grow(&s->heap, cap, sizeof *s->heap))
             return false;
         s->cap_heap = cap;
     }
-    size_t i = s->n_heap++;
-    for (; i > 0 && s->heap[(i - 1) / 2] > v; i = (i - 1) / 2)
-        s->heap[i] = s->heap[(i - 1) / 2];
-    s->heap[i] = v;
+    tok_heap_up(s->heap, s->n_heap++, v);
     return true;
 }
 
@@ -242,6 +228,7 @@ static bool queue_push(struct bpe_scratch *s, uint32_t rank, uint32_t at)
 static uint64_t queue_pop(struct bpe_scratch *s)
 {
     uint64_t top = s->heap[0];
+    s->n_steps++;
     struct bpe_run *run = &s->runs[top >> 32];
     uint32_t entry = run->head;
     bool is_run = entry != 0 && s->entries[entry].at == (uint32_t)top;
@@ -255,7 +242,7 @@ static uint64_t queue_pop(struct bpe_scratch *s)
     else
         s->heap[0] = s->heap[--s->n_heap];
     if (s->n_heap > 0)
-        sift_down(s->heap, s->n_heap);
+        tok_heap_down(s->heap, s->n_heap, 0);
     return top;
 }
 

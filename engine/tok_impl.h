@@ -1,9 +1,11 @@
 /*
- * What tok.c (tables), tok_split.c (pre-tokenizers) and tok_bpe.c (merging) share. Nobody else
- * includes this.
+ * What the files of the tokenizer share: tok.c (the way of a text), tok_load.c, tok_merges.c and
+ * tok_ends.c (tables), tok_pre.c and tok_split.c (pre-tokenizers), tok_bpe.c and tok_spm.c
+ * (merging). Nobody else includes this, but tests that count steps.
  *
- *   text ─► special tokens (tok.c, trie) ─► runs of valid UTF-8 ─► pieces (tok_split.c) ─► symbols
- * merged by rank (tok_bpe.c) ─► ids
+ *   text ─► special tokens (tok.c, trie) ─┬─► runs of valid UTF-8 ─► NFC ─► pieces (tok_split.c)
+ *                                         │       ─► symbols merged by rank (tok_bpe.c) ─► ids
+ *                                         └─► characters merged by score (tok_spm.c) ─► ids
  *
  * A symbol is a string of bytes: ids below n_vocab are the vocabulary's own; those above are
  * strings that only occur inside merges (a part that is no token by itself, or a byte that the
@@ -60,6 +62,7 @@ struct bpe_scratch {
     size_t n_entries, cap_entries;
     uint32_t free_entry;
     struct bpe_run *runs; /* by rank; all empty between pieces */
+    uint64_t n_steps;     /* pairs put into the heap and taken out */
 };
 void bpe_scratch_done(struct bpe_scratch *s);
 
@@ -78,12 +81,30 @@ struct bpe_job {
 };
 int bpe_encode(const struct bpe_job *job, const char *piece, size_t n, struct err *e) MUST_USE;
 
-/* Pre-tokenizers by GGUF name. ERR_UNSUPPORTED lists the known ones. Const after split_new. */
+/*
+ * A pre-tokenizer: a line of the table in tok_pre.c. A pattern that begins with PRE_THREES cuts
+ * what it matches into groups of three characters, counted from the end (1 234 567).
+ */
+#define PRE_STAGES_MAX 6
+#define PRE_THREES "3<"
+enum pre_flags {
+    PRE_IGNORE_MERGES = 1, /* a piece that is a token is that token, merges or not */
+    PRE_ADD_BOS = 2,       /* a BOS goes before a text, unless the file says otherwise */
+    PRE_NFC = 4,           /* the model's own tokenizer normalises text to NFC first */
+};
+struct pre_def {
+    const char *names; /* with spaces between */
+    unsigned flags;    /* of enum pre_flags */
+    const char *stages[PRE_STAGES_MAX + 1];
+};
+const struct pre_def *pre_find(const char *name); /* NULL: unknown */
+const struct pre_def *pre_at(size_t i);           /* NULL behind the last */
+
+/* A pre-tokenizer, compiled. ERR_UNSUPPORTED lists the known ones. Const after split_new. */
 struct split;
 int split_new(const char *pre, struct split **ret, struct err *e) MUST_USE;
 void split_free(struct split *s);
-/* The patterns' text: what the fingerprint hashes. */
-const char *split_definition(const struct split *s);
+const struct pre_def *split_def(const struct split *s);
 
 /* The match state of one tok_encode call. */
 struct split_run;
@@ -94,6 +115,33 @@ void split_run_free(struct split_run *r);
 typedef int (*split_piece_fn)(void *ctx, const char *piece, size_t n, struct err *e);
 int split_text(struct split_run *r, struct tok_str text, split_piece_fn on_piece, void *ctx,
                struct err *e) MUST_USE;
+
+/* SentencePiece's tables beside the common ones. See tok_spm.c. */
+struct spm {
+    uint32_t *order;      /* [n_vocab] the highest score is the lowest; NULL: not SentencePiece */
+    uint8_t inside[8192]; /* a bit for each two bytes that are neighbours inside of a piece */
+    size_t piece_max;     /* bytes of the longest */
+    int32_t unk;          /* -1: none */
+    bool add_space;       /* a space goes before a text */
+};
+struct spm_scratch {
+    uint32_t *at, *next, *prev, *pair, *id; /* [cap], one allocation */
+    size_t cap;
+    uint64_t *heap; /* order << 32 | position */
+    size_t n_heap, cap_heap;
+    char *text; /* the text as the pieces spell it */
+    size_t cap_text;
+    uint64_t n_steps; /* look-ups, and entries taken from the heap */
+};
+void spm_scratch_done(struct spm_scratch *s);
+/* A piece of the vocabulary is known by its bytes; in `inside` and `piece_max`. */
+void spm_learn(struct spm *m, const char *s, size_t n);
+/* The order of a score that is a number. */
+uint32_t spm_order(float score);
+/* Appends the ids of a text between special tokens. is_prefixed: a space goes before it. */
+struct tok;
+int spm_encode(const struct tok *t, struct spm_scratch *s, struct tok_str text, bool is_prefixed,
+               struct ids *ret, struct err *e) MUST_USE;
 
 /* A node of the trie: first child, next sibling. id[false]: USER_DEFINED tokens only; id[true]:
  * CONTROL ones too; -1: none ends here. */
@@ -116,8 +164,12 @@ struct tok {
     size_t n_nodes, cap_nodes;
     int32_t root[2][256]; /* node under the root by first byte, if a token of that kind begins with
                              it; -1: none */
-    struct bpe bpe;
-    struct split *split;
+    struct bpe bpe;      /* of SentencePiece: byte_symbol alone */
+    struct split *split; /* NULL: SentencePiece */
+    struct spm spm;
+    bool ignores_merges;  /* PRE_IGNORE_MERGES */
+    bool is_nfc;          /* text is normalised first */
+    bool strips_after;    /* special tokens take the white space behind them */
     int32_t bos, eos;
     bool add_bos;
     uint8_t fingerprint[HASH_BYTES];
@@ -129,9 +181,45 @@ static inline const char *tok_symbol(const struct tok *t, uint32_t symbol, size_
     *ret_n = t->off[symbol + 1] - t->off[symbol];
     return t->bytes + t->off[symbol];
 }
+/* tok_encode(special = false), and the steps that its merging took: how it grows with the text. */
+int tok_count_steps(const struct tok *t, struct tok_str text, struct ids *ret, uint64_t *ret_steps,
+                    struct err *e) MUST_USE;
 /* The ordinary symbol of these bytes, or BPE_NO_RANK. hash is tok_hash(s, n). */
 uint32_t tok_index_find(const struct tok *t, const char *s, size_t n, uint32_t hash);
 uint32_t tok_hash(const char *s, size_t n);
+static inline void tok_touch_index(const struct tok *t, uint32_t hash)
+{
+    (void)*(const volatile uint64_t *)&t->index[hash & t->index_mask];
+}
+
+/* What tok_load.c and tok_merges.c share. */
+#define PIECE_BYTES_MAX ((size_t)1 << 16)
+/* Symbols of the byte-to-unicode spelling, by code point: the byte + 1, or 0. The last is
+ * U+0143. */
+#define SPELLING_MAX 0x144
+/* An item of a batch: its table slots are touched before they are needed, which overlaps the misses
+ * of the CPU's caches (the tables have megabytes). */
+#define TOK_BATCH 32
+struct tok_item {
+    char *s; /* bytes of a piece, or of a merge's left and right in a row */
+    size_t n, n_left;
+    uint32_t hash, hash_right; /* of the piece or the left; of the right */
+    uint32_t left, right;
+    bool is_spelt;
+};
+/* Writes the bytes that a spelling stands for (at most n); false when it holds a character outside
+ * the map. */
+bool tok_spelt(const uint16_t map[SPELLING_MAX], const char *s, size_t n, char *ret, size_t *ret_n);
+bool tok_symbol_is(const struct tok *t, uint32_t symbol, const struct tok_str *s);
+/* A new symbol above the vocabulary. */
+int tok_add_symbol(struct tok *t, const char *s, size_t n, uint32_t *ret, struct err *e) MUST_USE;
+int tok_load_merges(struct tok *t, const struct tok_spec *spec, const uint16_t *map,
+                    struct err *e) MUST_USE;
+
+/* Ends of generation (tok_ends.c): the type that a piece has in truth, and the marking of all. */
+int32_t ends_type(const struct tok_str *piece, int32_t type);
+void ends_mark(struct tok *t, const struct tok_spec *spec);
+
 /* The child of a trie node, or -1. */
 int32_t tok_trie_child(const struct tok *t, int32_t node, unsigned char byte);
 

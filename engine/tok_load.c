@@ -1,9 +1,10 @@
 /*
- * Tokenizers: making the tables of tok_impl.h from a vocabulary.
+ * Tokenizers: making the tables of tok_impl.h from a vocabulary (the merges: tok_merges.c).
  *
- * A vocabulary file spells bytes as printable characters (GPT-2's byte-to-unicode map: '!'…'~',
- * '¡'…'¬', '®'…'ÿ' are themselves, the other 68 bytes are U+0100 and up in order). tok_new turns
- * every piece into plain bytes, once:
+ * A vocabulary file of byte-level BPE spells bytes as printable characters (GPT-2's byte-to-unicode
+ * map: '!'…'~', '¡'…'¬', '®'…'ÿ' are themselves, the other 68 bytes are U+0100 and up in order);
+ * SentencePiece's has U+2581 for a space, and <0x00>…<0xFF> for bytes. tok_new turns every piece
+ * into plain bytes, once:
  *
  *      bytes  [ < | e n d | > ! " # … t h e … ]     off [0, 7, 8, …]
  *      type   [ 3, 1, 1, … ]                        symbol i = bytes[off[i], off[i + 1])
@@ -11,10 +12,11 @@
  * Two indices over them: a hash table of the ordinary pieces, used while the merges are read, and
  * by tok_find; and a trie of the CONTROL and USER_DEFINED strings, which tok_encode walks from
  * every byte that begins one (leftmost, then longest). A control token is not in the first, so no
- * merge can make one.
+ * merge can make one; nor is a byte's token or the unknown one.
  */
 #include "engine/tok.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,13 +24,8 @@
 #include "engine/tok_impl.h"
 
 #define VOCAB_MAX ((size_t)700000) /* leaves room for symbols that only occur inside merges */
-#define PIECE_BYTES_MAX ((size_t)1 << 16)
 #define ALL_BYTES_MAX ((size_t)1 << 28)
-#define BATCH 32
 
-/* Symbols of the byte-to-unicode spelling, by code point: the byte + 1, or 0. The last is U+0143.
- */
-#define SPELLING_MAX 0x144
 static void make_spelling(uint16_t map[SPELLING_MAX])
 {
     uint16_t next = 0x100;
@@ -39,10 +36,7 @@ static void make_spelling(uint16_t map[SPELLING_MAX])
     }
 }
 
-/* Writes the bytes that a spelling stands for (at most n); false when it holds a character outside
- * the map. */
-static bool spelt(const uint16_t map[SPELLING_MAX], const char *s, size_t n, char *ret,
-                  size_t *ret_n)
+bool tok_spelt(const uint16_t map[SPELLING_MAX], const char *s, size_t n, char *ret, size_t *ret_n)
 {
     size_t out = 0;
     for (size_t i = 0; i < n; i++) {
@@ -62,7 +56,7 @@ static bool spelt(const uint16_t map[SPELLING_MAX], const char *s, size_t n, cha
     return true;
 }
 
-static bool symbol_is(const struct tok *t, uint32_t symbol, const struct tok_str *s)
+bool tok_symbol_is(const struct tok *t, uint32_t symbol, const struct tok_str *s)
 {
     return symbol < t->n_symbols && t->off[symbol + 1] - t->off[symbol] == s->n &&
            memcmp(t->bytes + t->off[symbol], s->s, s->n) == 0;
@@ -75,13 +69,12 @@ static void index_add(struct tok *t, uint32_t symbol, uint32_t hash)
     s.s = tok_symbol(t, symbol, &s.n);
     size_t i = hash & t->index_mask;
     for (; t->index[i]; i = (i + 1) & t->index_mask)
-        if (t->index[i] >> 32 == hash && symbol_is(t, (uint32_t)t->index[i] - 1, &s))
+        if (t->index[i] >> 32 == hash && tok_symbol_is(t, (uint32_t)t->index[i] - 1, &s))
             return;
     t->index[i] = (uint64_t)hash << 32 | (symbol + 1);
 }
 
-/* A new symbol above the vocabulary. */
-static int add_symbol(struct tok *t, const char *s, size_t n, uint32_t *ret, struct err *e)
+int tok_add_symbol(struct tok *t, const char *s, size_t n, uint32_t *ret, struct err *e)
 {
     if (t->n_symbols + 1 >= BPE_SYMBOLS_MAX || t->n_symbols * 8 > t->index_mask * 7)
         return err_set(e, ERR_LIMIT, "the merges need more than %zu symbols", t->n_symbols);
@@ -112,40 +105,67 @@ static int add_symbol(struct tok *t, const char *s, size_t n, uint32_t *ret, str
 
 static bool is_special_type(int32_t type)
 {
-    return type == TOK_CONTROL || type == TOK_USER_DEFINED;
+    return type == TOK_CONTROL || type == TOK_USER_DEFINED || type == TOK_UNKNOWN;
+}
+
+static bool is_spm(const struct tok_spec *spec)
+{
+    return strcmp(spec->model, "llama") == 0;
+}
+
+static int check_id(const struct tok_spec *spec, const char *name, int32_t id, struct err *e)
+{
+    return id >= -1 && (id < 0 || (size_t)id < spec->n_vocab)
+               ? 0
+               : err_set(e, ERR_CORRUPT, "%s token id %d is outside the vocabulary of %zu", name,
+                         id, spec->n_vocab);
+}
+
+static int check_head(const struct tok_spec *spec, struct err *e)
+{
+    const char *model = spec->model ? spec->model : "";
+    if (strcmp(model, "gpt2") != 0 && strcmp(model, "llama") != 0)
+        return err_set(e, ERR_UNSUPPORTED,
+                       "tokenizer model \"%.60s\" is not supported (known: gpt2, which is "
+                       "byte-level BPE, and llama, which is SentencePiece's)",
+                       model);
+    if (spec->n_vocab < 1 || spec->n_vocab > VOCAB_MAX)
+        return err_set(e, ERR_CORRUPT, "a vocabulary of %zu tokens (1 to %zu)", spec->n_vocab,
+                       VOCAB_MAX);
+    if (is_spm(spec) && !spec->scores)
+        return err_set(e, ERR_CORRUPT, "a SentencePiece vocabulary without scores");
+    int rc = check_id(spec, "bos", spec->bos, e);
+    if (rc == 0)
+        rc = check_id(spec, "eos", spec->eos, e);
+    if (rc == 0)
+        rc = check_id(spec, "eot", spec->eot, e);
+    if (rc == 0 && is_spm(spec))
+        rc = check_id(spec, "unk", spec->unk, e);
+    for (size_t i = 0; i < spec->n_ends && rc == 0; i++)
+        rc = check_id(spec, "end-of-generation", spec->ends[i], e);
+    return rc;
 }
 
 static int check_spec(const struct tok_spec *spec, size_t *ret_bytes, struct err *e)
 {
-    if (!spec->model || strcmp(spec->model, "gpt2") != 0)
-        return err_set(e, ERR_UNSUPPORTED, "tokenizer model \"%s\" is not supported (known: gpt2)",
-                       spec->model ? spec->model : "");
-    if (spec->n_vocab < 1 || spec->n_vocab > VOCAB_MAX)
-        return err_set(e, ERR_CORRUPT, "a vocabulary of %zu tokens (1 to %zu)", spec->n_vocab,
-                       VOCAB_MAX);
-    const struct {
-        const char *name;
-        int32_t id;
-    } ids[] = {{"bos", spec->bos}, {"eos", spec->eos}, {"eot", spec->eot}};
-    for (size_t i = 0; i < 3; i++)
-        if (ids[i].id < -1 || (ids[i].id >= 0 && (size_t)ids[i].id >= spec->n_vocab))
-            return err_set(e, ERR_CORRUPT, "%s token id %d is outside the vocabulary of %zu",
-                           ids[i].name, ids[i].id, spec->n_vocab);
     size_t total = 0;
-    for (size_t i = 0; i < spec->n_vocab; i++) {
+    int rc = check_head(spec, e);
+    for (size_t i = 0; i < spec->n_vocab && rc == 0; i++) {
         size_t n = spec->pieces[i].n;
         if (n == 0 || n > PIECE_BYTES_MAX)
-            return err_set(e, ERR_CORRUPT, "token %zu has %zu bytes (1 to %zu)", i, n,
-                           PIECE_BYTES_MAX);
-        if (spec->types[i] < 0 || spec->types[i] > TOK_BYTE)
-            return err_set(e, ERR_CORRUPT, "token %zu has type %d (0 to 6)", i, spec->types[i]);
+            rc = err_set(e, ERR_CORRUPT, "token %zu has %zu bytes (1 to %zu)", i, n,
+                         PIECE_BYTES_MAX);
+        else if (spec->types[i] < 0 || spec->types[i] > TOK_BYTE)
+            rc = err_set(e, ERR_CORRUPT, "token %zu has type %d (0 to 6)", i, spec->types[i]);
+        else if (is_spm(spec) && isnan(spec->scores[i]))
+            rc = err_set(e, ERR_CORRUPT, "token %zu has a score that is no number", i);
         total += n;
     }
-    if (total > ALL_BYTES_MAX / 2)
-        return err_set(e, ERR_CORRUPT, "the vocabulary has %zu bytes, the limit is %zu", total,
-                       ALL_BYTES_MAX / 2);
+    if (rc == 0 && total > ALL_BYTES_MAX / 2)
+        rc = err_set(e, ERR_CORRUPT, "the vocabulary has %zu bytes, the limit is %zu", total,
+                     ALL_BYTES_MAX / 2);
     *ret_bytes = total;
-    return 0;
+    return rc;
 }
 
 static int allocate(struct tok *t, const struct tok_spec *spec, size_t n_bytes, struct err *e)
@@ -163,9 +183,14 @@ static int allocate(struct tok *t, const struct tok_spec *spec, size_t n_bytes, 
     t->type = malloc(spec->n_vocab);
     t->is_eog = calloc(spec->n_vocab, sizeof *t->is_eog);
     t->index = calloc(n_slots, sizeof *t->index);
+    if (is_spm(spec))
+        t->spm.order = malloc(spec->n_vocab * sizeof *t->spm.order);
     memset(t->root, 0xFF, sizeof t->root);
-    if (!t->bytes || !t->off || !t->type || !t->is_eog || !t->index)
+    if (!t->bytes || !t->off || !t->type || !t->is_eog || !t->index ||
+        (is_spm(spec) && !t->spm.order))
         return err_set(e, ERR_NOMEM, "no memory for a vocabulary of %zu tokens", spec->n_vocab);
+    for (size_t i = 0; i < spec->n_vocab; i++)
+        t->type[i] = (uint8_t)ends_type(&spec->pieces[i], spec->types[i]);
     return 0;
 }
 
@@ -216,55 +241,95 @@ static int trie_add(struct tok *t, uint32_t id, struct err *e)
     return 0;
 }
 
-/* An item of a batch: its table slots are touched before they are needed, which overlaps the misses
- * of the CPU's caches (the tables have megabytes). */
-struct item {
-    char *s; /* bytes of a piece, or of a merge's left and right in a row */
-    size_t n, n_left;
-    uint32_t hash, hash_right; /* of the piece or the left; of the right */
-    uint32_t left, right;
-    bool is_spelt;
-};
 
-static void touch_index(const struct tok *t, uint32_t hash)
+/* The byte of <0x0A> and the like, or -1. */
+static int byte_of(const struct tok_str *p)
 {
-    (void)*(const volatile uint64_t *)&t->index[hash & t->index_mask];
+    int byte = 0;
+    if (p->n != 6 || memcmp(p->s, "<0x", 3) != 0 || p->s[5] != '>')
+        return -1;
+    for (int i = 3; i < 5; i++) {
+        const char c = p->s[i];
+        const int digit = c >= '0' && c <= '9'   ? c - '0'
+                          : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                          : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                                 : 256;
+        byte = byte * 16 + digit;
+    }
+    return byte < 256 ? byte : -1;
 }
 
-/* Appends the bytes of piece i. Special tokens are spelt plainly; so is an ordinary piece with a
- * character outside the map, which no text can reach. */
-static struct item add_piece(struct tok *t, const struct tok_spec *spec, const uint16_t *map,
-                             size_t i)
+/* SentencePiece's spelling: U+2581 is a space. A piece with a plain space can't be reached. */
+static bool spelt_spm(const struct tok_str *p, char *ret, size_t *ret_n)
+{
+    size_t n = 0;
+    bool is_reached = true;
+    for (size_t i = 0; i < p->n;) {
+        const bool is_sign = p->n - i >= 3 && memcmp(p->s + i, "\xE2\x96\x81", 3) == 0;
+        is_reached = is_reached && p->s[i] != ' ';
+        ret[n++] = is_sign ? ' ' : p->s[i];
+        i += is_sign ? 3 : 1;
+    }
+    *ret_n = n;
+    return is_reached;
+}
+
+/* The bytes of an ordinary piece; false: it isn't one, and is spelt plainly. So is an ordinary
+ * piece of byte-level BPE with a character outside the map, which no text can reach. */
+static bool piece_bytes(struct tok *t, const struct tok_str *p, const uint16_t *map, size_t i,
+                        struct tok_item *it)
+{
+    const int byte = t->type[i] == TOK_BYTE ? byte_of(p) : -1;
+    if (is_special_type(t->type[i]))
+        return false;
+    if (!t->spm.order)
+        return tok_spelt(map, p->s, p->n, it->s, &it->n);
+    if (t->type[i] != TOK_BYTE)
+        return spelt_spm(p, it->s, &it->n);
+    if (byte >= 0) {
+        it->s[0] = (char)byte;
+        it->n = 1;
+        t->bpe.byte_symbol[byte] = (uint32_t)i;
+    }
+    return false;
+}
+
+/* Appends the bytes of piece i. */
+static struct tok_item add_piece(struct tok *t, const struct tok_spec *spec, const uint16_t *map,
+                                 size_t i)
 {
     const struct tok_str *p = &spec->pieces[i];
-    struct item it = {.s = t->bytes + t->n_bytes};
-    it.is_spelt = !is_special_type(spec->types[i]) && spelt(map, p->s, p->n, it.s, &it.n);
-    if (!it.is_spelt) {
+    struct tok_item it = {.s = t->bytes + t->n_bytes};
+    it.is_spelt = piece_bytes(t, p, map, i, &it);
+    if (it.n == 0) {
         memcpy(it.s, p->s, p->n);
         it.n = p->n;
     }
-    t->type[i] = (uint8_t)spec->types[i];
+    if (t->spm.order)
+        t->spm.order[i] = spm_order(spec->scores[i]);
+    if (t->spm.order && it.is_spelt)
+        spm_learn(&t->spm, it.s, it.n);
     t->n_bytes += it.n;
     t->off[++t->n_symbols] = (uint32_t)t->n_bytes;
     it.hash = tok_hash(it.s, it.n);
-    touch_index(t, it.hash);
+    tok_touch_index(t, it.hash);
     return it;
 }
 
 static int load_pieces(struct tok *t, const struct tok_spec *spec, const uint16_t *map,
                        struct err *e)
 {
-    struct item batch[BATCH];
+    struct tok_item batch[TOK_BATCH];
     int rc = 0;
     t->off[0] = 0;
-    for (size_t at = 0; at < spec->n_vocab; at += BATCH) {
-        size_t n = spec->n_vocab - at < BATCH ? spec->n_vocab - at : BATCH;
+    for (size_t at = 0; at < spec->n_vocab; at += TOK_BATCH) {
+        size_t n = spec->n_vocab - at < TOK_BATCH ? spec->n_vocab - at : TOK_BATCH;
         for (size_t i = 0; i < n; i++)
             batch[i] = add_piece(t, spec, map, at + i);
         for (size_t i = 0; i < n && rc == 0; i++) {
             if (batch[i].is_spelt)
                 index_add(t, (uint32_t)(at + i), batch[i].hash);
-            else if (is_special_type(spec->types[at + i]))
+            else if (is_special_type(t->type[at + i]))
                 rc = trie_add(t, (uint32_t)(at + i), e);
         }
         if (rc < 0)
@@ -281,7 +346,7 @@ static int load_bytes(struct tok *t, struct err *e)
         uint32_t symbol = tok_index_find(t, &c, 1, tok_hash(&c, 1));
         if (symbol == BPE_NO_RANK) {
             n_missing++;
-            int rc = add_symbol(t, &c, 1, &symbol, e);
+            int rc = tok_add_symbol(t, &c, 1, &symbol, e);
             if (rc < 0)
                 return rc;
         }
@@ -292,146 +357,6 @@ static int load_bytes(struct tok *t, struct err *e)
                : err_set(e, ERR_CORRUPT, "the vocabulary has no token of a single byte");
 }
 
-static int find_or_add(struct tok *t, const struct tok_str *s, uint32_t hash, uint32_t *ret,
-                       struct err *e)
-{
-    *ret = tok_index_find(t, s->s, s->n, hash);
-    return *ret == BPE_NO_RANK ? add_symbol(t, s->s, s->n, ret, e) : 0;
-}
-
-/* The bytes of "left right" into it->s. Spelt with characters that no text has: is_spelt is false,
- * and the merge can't be reached. */
-static int parse_merge(const struct tok_spec *spec, size_t rank, const uint16_t *map,
-                       struct item *it, struct err *e)
-{
-    const struct tok_str *m = &spec->merges[rank];
-    const char *space = m->n > 2 ? memchr(m->s + 1, ' ', m->n - 1) : NULL;
-    size_t n_right;
-    if (m->n > PIECE_BYTES_MAX)
-        return err_set(e, ERR_CORRUPT, "merge %zu has %zu bytes, the limit is %zu", rank, m->n,
-                       PIECE_BYTES_MAX);
-    if (!space || space + 1 == m->s + m->n)
-        return err_set(e, ERR_CORRUPT,
-                       "merge %zu (\"%.*s\") is not two pieces with a space between", rank,
-                       (int)(m->n < 40 ? m->n : 40), m->s);
-    size_t n_left = (size_t)(space - m->s);
-    it->is_spelt = spelt(map, m->s, n_left, it->s, &it->n_left) &&
-                   spelt(map, space + 1, m->n - n_left - 1, it->s + it->n_left, &n_right);
-    if (!it->is_spelt)
-        return 0;
-    it->n = it->n_left + n_right;
-    it->hash = tok_hash(it->s, it->n_left);
-    it->hash_right = tok_hash(it->s + it->n_left, n_right);
-    return 0;
-}
-
-static int find_sides(struct tok *t, struct item *it, struct err *e)
-{
-    struct tok_str left = {it->s, it->n_left}, right = {it->s + it->n_left, it->n - it->n_left};
-    if (!it->is_spelt)
-        return 0;
-    int rc = find_or_add(t, &left, it->hash, &it->left, e);
-    if (rc == 0)
-        rc = find_or_add(t, &right, it->hash_right, &it->right, e);
-    if (rc == 0)
-        bpe_touch(&t->bpe, it->left, it->right);
-    return rc;
-}
-
-/* The result's symbol: mostly the one after the last merge's. */
-static int find_result(struct tok *t, const struct item *it, uint32_t *inout, struct err *e)
-{
-    struct tok_str whole = {it->s, it->n};
-    uint32_t guess = *inout + 1;
-    if (guess < t->n_vocab && !is_special_type(t->type[guess]) && symbol_is(t, guess, &whole)) {
-        *inout = guess;
-        return 0;
-    }
-    return find_or_add(t, &whole, tok_hash(whole.s, whole.n), inout, e);
-}
-
-static int load_batch(struct tok *t, struct item *batch, size_t n, uint32_t *last, struct err *e)
-{
-    int rc = 0;
-    for (size_t i = 0; i < n; i++) {
-        touch_index(t, batch[i].hash);
-        touch_index(t, batch[i].hash_right);
-    }
-    for (size_t i = 0; i < n && rc == 0; i++)
-        rc = find_sides(t, &batch[i], e);
-    for (size_t i = 0; i < n && rc == 0; i++) {
-        uint32_t result = BPE_NO_RANK;
-        if (batch[i].is_spelt) {
-            rc = find_result(t, &batch[i], last, e);
-            result = *last;
-        }
-        if (rc == 0)
-            bpe_add(&t->bpe, batch[i].left, batch[i].right, result);
-    }
-    return rc;
-}
-
-static int load_merges(struct tok *t, const struct tok_spec *spec, const uint16_t *map,
-                       struct err *e)
-{
-    struct item batch[BATCH];
-    char *strings = malloc(BATCH * PIECE_BYTES_MAX);
-    uint32_t last = 0;
-    int rc = strings ? 0 : err_set(e, ERR_NOMEM, "no memory for the merges");
-    for (size_t at = 0; at < spec->n_merges && rc == 0; at += BATCH) {
-        size_t n = spec->n_merges - at < BATCH ? spec->n_merges - at : BATCH, used = 0;
-        for (size_t i = 0; i < n && rc == 0; i++) {
-            batch[i] = (struct item){.s = strings + used};
-            rc = parse_merge(spec, at + i, map, &batch[i], e);
-            used += batch[i].n;
-        }
-        if (rc == 0)
-            rc = load_batch(t, batch, n, &last, e);
-    }
-    free(strings);
-    return rc;
-}
-
-/* The names under which models keep "my turn is over" among their control tokens. */
-static const char *const eog_names[] = {
-    "<|im_end|>",
-    "<|endoftext|>",
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<|end_of_text|>",
-    "<|end|>",
-    "<|eot|>",
-    "<|eom|>",
-    "<end_of_turn>",
-    "<turn|>",
-    "<|endofturn|>",
-    "<|end_of_role|>",
-    "<|return|>",
-    "<|im_sep_end|>",
-    "</s>",
-    "<eos>",
-    "[EOS]",
-    "[EOT]",
-    "<EOT>",
-    "<|EOT|>",
-    "<_EOT>",
-    ("<\xEF\xBD\x9C"
-     "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>"),
-};
-
-static void mark_ends(struct tok *t, const struct tok_spec *spec)
-{
-    if (spec->eos >= 0)
-        t->is_eog[spec->eos] = true;
-    if (spec->eot >= 0)
-        t->is_eog[spec->eot] = true;
-    for (size_t i = 0; i < sizeof eog_names / sizeof *eog_names; i++) {
-        int32_t id = tok_find(t, eog_names[i], strlen(eog_names[i]));
-        if (id >= 0 && tok_is_control(t, id))
-            t->is_eog[id] = true;
-    }
-}
-
 static void hash_part(struct hash_state *h, const void *data, size_t n)
 {
     uint64_t size = n;
@@ -439,52 +364,80 @@ static void hash_part(struct hash_state *h, const void *data, size_t n)
     hash_add(h, data, n);
 }
 
+static void hash_pre(struct hash_state *h, const struct split *split)
+{
+    const struct pre_def *def = split_def(split);
+    hash_part(h, &def->flags, sizeof def->flags);
+    for (int i = 0; i < PRE_STAGES_MAX && def->stages[i]; i++)
+        hash_part(h, def->stages[i], strlen(def->stages[i]));
+}
+
 /* All that decides ids, as little-endian arrays behind their sizes. */
 static void make_fingerprint(struct tok *t, const struct tok_spec *spec)
 {
     struct hash_state h;
-    int32_t numbers[] = {(int32_t)t->n_vocab, spec->bos,     spec->eos,
-                         spec->eot,           spec->add_bos, (int32_t)t->bpe.n_merges};
-    const char *definition = split_definition(t->split);
+    const bool is_spm_model = t->spm.order != NULL;
+    int32_t numbers[] = {(int32_t)t->n_vocab, spec->bos,
+                         spec->eos,           spec->eot,
+                         spec->add_bos,       (int32_t)t->bpe.n_merges,
+                         is_spm_model,        is_spm_model ? spec->unk : -1,
+                         t->spm.add_space,    t->is_nfc,
+                         t->strips_after};
     hash_init(&h);
-    hash_part(&h, "hearth tokenizer 1", 18);
+    hash_part(&h, "hearth tokenizer 2", 18);
     hash_part(&h, numbers, sizeof numbers);
-    hash_part(&h, definition, strlen(definition));
+    if (t->split)
+        hash_pre(&h, t->split);
     hash_part(&h, t->off, (t->n_symbols + 1) * sizeof *t->off);
     hash_part(&h, t->bytes, t->n_bytes);
     hash_part(&h, t->type, t->n_vocab);
+    hash_part(&h, t->is_eog, t->n_vocab * sizeof *t->is_eog);
+    if (is_spm_model)
+        hash_part(&h, t->spm.order, t->n_vocab * sizeof *t->spm.order);
     hash_part(&h, t->bpe.left, t->bpe.n_merges * sizeof *t->bpe.left);
     hash_part(&h, t->bpe.right, t->bpe.n_merges * sizeof *t->bpe.right);
     hash_part(&h, t->bpe.result, t->bpe.n_merges * sizeof *t->bpe.result);
     hash_end(&h, t->fingerprint);
 }
 
+static void take_flags(struct tok *t, const struct tok_spec *spec)
+{
+    t->bos = spec->bos;
+    t->eos = spec->eos;
+    t->add_bos = spec->add_bos;
+    t->strips_after = spec->strips_after_special;
+    t->bpe.n_vocab = (uint32_t)spec->n_vocab;
+    t->spm.unk = is_spm(spec) ? spec->unk : -1;
+    t->spm.add_space = is_spm(spec) && spec->add_space_prefix;
+    t->is_nfc = t->split && (split_def(t->split)->flags & PRE_NFC) && !spec->skip_nfc;
+    t->ignores_merges = t->split && (split_def(t->split)->flags & PRE_IGNORE_MERGES);
+}
+
+/* Both kinds begin alike; what is SentencePiece's own has no merges. */
 static int load(struct tok *t, const struct tok_spec *spec, struct err *e)
 {
     uint16_t map[SPELLING_MAX];
     size_t n_bytes = 0;
     make_spelling(map);
     int rc = check_spec(spec, &n_bytes, e);
-    if (rc == 0)
+    if (rc == 0 && !is_spm(spec))
         rc = split_new(spec->pre ? spec->pre : "", &t->split, e);
     if (rc == 0)
         rc = allocate(t, spec, n_bytes, e);
     if (rc == 0)
-        rc = bpe_init(&t->bpe, spec->n_merges, e);
+        rc = bpe_init(&t->bpe, is_spm(spec) ? 0 : spec->n_merges, e);
     if (rc < 0)
         return rc;
-    t->bpe.n_vocab = (uint32_t)spec->n_vocab;
-    t->bos = spec->bos;
-    t->eos = spec->eos;
-    t->add_bos = spec->add_bos;
+    take_flags(t, spec);
+    memset(t->bpe.byte_symbol, 0xFF, sizeof t->bpe.byte_symbol);
     rc = load_pieces(t, spec, map, e);
-    if (rc == 0)
+    if (rc == 0 && !is_spm(spec))
         rc = load_bytes(t, e);
-    if (rc == 0)
-        rc = load_merges(t, spec, map, e);
+    if (rc == 0 && !is_spm(spec))
+        rc = tok_load_merges(t, spec, map, e);
     if (rc < 0)
         return rc;
-    mark_ends(t, spec);
+    ends_mark(t, spec);
     make_fingerprint(t, spec);
     return 0;
 }
@@ -514,5 +467,6 @@ void tok_free(struct tok *t)
     free(t->is_eog);
     free(t->index);
     free(t->nodes);
+    free(t->spm.order);
     free(t);
 }

@@ -9,6 +9,7 @@
 
 #include "base/hash.h"
 #include "engine/gguf.h"
+#include "engine/model.h"
 
 static _Noreturn void die(const char *what, const char *why)
 {
@@ -20,6 +21,21 @@ const char *vocab_model_path(void)
 {
     const char *p = getenv("HEARTH_MODEL");
     return p && access(p, R_OK) == 0 ? p : NULL;
+}
+
+char *vocab_further_path(const char *name)
+{
+    const char *p = getenv("HEARTH_MODEL"), *slash = p ? strrchr(p, '/') : NULL;
+    if (!slash)
+        return NULL;
+    const size_t n_dir = (size_t)(slash - p) + 1, size = n_dir + strlen(name) + 1;
+    char *path = malloc(size);
+    snprintf(path, size, "%.*s%s", (int)n_dir, p, name);
+    if (access(path, R_OK) == 0)
+        return path;
+    printf("%s is not there (scripts/get-model fetches it)\n", path);
+    free(path);
+    return NULL;
 }
 
 const char *vocab_qwen2_path(void)
@@ -38,12 +54,6 @@ const char *vocab_golden_path(const char *name)
     return path;
 }
 
-static int32_t id_of_key(const struct gguf *g, const char *key)
-{
-    int64_t v = -1;
-    return gguf_int(g, key, 0, INT32_MAX, &v, NULL) == 0 ? (int32_t)v : -1;
-}
-
 static char *copy_str(struct tok_str s)
 {
     char *p = malloc(s.n + 1);
@@ -52,56 +62,29 @@ static char *copy_str(struct tok_str s)
     return p;
 }
 
-struct vocab vocab_load(const char *path)
+static struct vocab load(const char *path, bool skip_nfc)
 {
     struct err e = {0};
     struct gguf *g;
-    struct tok_str model, pre, template_text = {0};
-    struct tok_str *pieces, *merges;
-    int32_t *types;
-    size_t n_types;
-    struct tok_spec spec = {0};
+    struct tok_str template_text;
     struct vocab v = {0};
-    if (hash_start(&e) < 0 || gguf_open(path, &g, &e) < 0)
+    if (hash_start(&e) < 0 || gguf_open(path, &g, &e) < 0 ||
+        model_tok_nfc(g, skip_nfc, &v.tok, &e) < 0)
         die(path, e.text);
-    if (gguf_str(g, "tokenizer.ggml.model", &model, &e) < 0 ||
-        gguf_str(g, "tokenizer.ggml.pre", &pre, &e) < 0 ||
-        gguf_str_array(g, "tokenizer.ggml.tokens", &pieces, &spec.n_vocab, &e) < 0 ||
-        gguf_int_array(g, "tokenizer.ggml.token_type", &types, &n_types, &e) < 0 ||
-        gguf_str_array(g, "tokenizer.ggml.merges", &merges, &spec.n_merges, &e) < 0)
-        die(path, e.text);
-    bool has_template = gguf_str(g, "tokenizer.chat_template", &template_text, NULL) == 0;
-    char *model_name = copy_str(model), *pre_name = copy_str(pre);
-    spec.model = model_name;
-    spec.pre = pre_name;
-    spec.pieces = pieces;
-    spec.types = types;
-    spec.merges = merges;
-    spec.bos = id_of_key(g, "tokenizer.ggml.bos_token_id");
-    spec.eos = id_of_key(g, "tokenizer.ggml.eos_token_id");
-    spec.eot = id_of_key(g, "tokenizer.ggml.eot_token_id");
-    if (gguf_bool(g, "tokenizer.ggml.add_bos_token", &spec.add_bos, NULL) < 0)
-        spec.add_bos = false;
-    if (getenv("T")) {
-        struct timespec a, b;
-        clock_gettime(CLOCK_MONOTONIC, &a);
-        struct tok *x;
-        if (tok_new(&spec, &x, &e) < 0)
-            die(path, e.text);
-        clock_gettime(CLOCK_MONOTONIC, &b);
-        tok_free(x);
-        printf("tok_new %.1f ms\n", (b.tv_sec - a.tv_sec) * 1e3 + (b.tv_nsec - a.tv_nsec) * 1e-6);
-    } // T
-    if (tok_new(&spec, &v.tok, &e) < 0)
-        die(path, e.text);
-    v.chat_template = has_template ? copy_str(template_text) : NULL;
-    free(model_name);
-    free(pre_name);
-    free(pieces);
-    free(types);
-    free(merges);
+    if (gguf_str(g, "tokenizer.chat_template", &template_text, NULL) == 0)
+        v.chat_template = copy_str(template_text);
     gguf_close(g);
     return v;
+}
+
+struct vocab vocab_load(const char *path)
+{
+    return load(path, false);
+}
+
+struct vocab vocab_load_plain(const char *path)
+{
+    return load(path, true);
 }
 
 void vocab_done(struct vocab *v)

@@ -12,6 +12,8 @@
 
 /* The model's file: HEARTH_MODEL; NULL when it isn't there (the test then skips). */
 const char *vocab_model_path(void);
+/* A further model's file, beside that of HEARTH_MODEL; NULL when it isn't there. Caller frees. */
+char *vocab_further_path(const char *name);
 /* The GGUF that the build makes of tests/golden/vocab-qwen2.txt.xz: HEARTH_VOCAB_QWEN2. */
 const char *vocab_qwen2_path(void);
 /* A file of tests/golden; the buffer is static. */
@@ -23,6 +25,8 @@ struct vocab {
 };
 /* Ends the test program with a message when anything fails. */
 struct vocab vocab_load(const char *gguf_path);
+/* The same without normalisation to NFC. */
+struct vocab vocab_load_plain(const char *gguf_path);
 void vocab_done(struct vocab *v);
 
 /* Calls fn for each line's object; returns how many. Lines end at 0x0A only. */
