@@ -87,6 +87,10 @@ static void print_model(const json *j)
            number(model, "ctx_train"), number(model, "threads"),
            number(model, "threads") == 1 ? "" : "s");
     print_word(model, "isa");
+    if (json_get(model, "kv_type", NULL)) { /* a daemon of before doesn't say */
+        fputs(", KV ", stdout);
+        print_word(model, "kv_type");
+    }
     putchar('\n');
 }
 

@@ -95,6 +95,7 @@ static json *status_model(const struct history *h)
     else
         json_set_null(o, "template");
     json_set_str(o, "isa", info->isa);
+    json_set_str(o, "kv_type", kv_type_name(info->kv.type));
     json_set_int(o, "threads", info->n_threads);
     json_set(o, "sampling", sampling_of(info));
     return o;

@@ -147,7 +147,8 @@ static void quantize_q(const float *q, int n_q, int head_dim, int16_t *q16, floa
 {
     for (int i = 0; i < n_q; i++, q += head_dim)
         for (int at = 0; at < head_dim; at += 32, q16 += 32, qd++) {
-            const v16f x0 = v_load(q + at), x1 = head_dim - at < 32 ? v_zero() : v_load(q + at + 16);
+            const v16f x0 = v_load(q + at),
+                       x1 = head_dim - at < 32 ? v_zero() : v_load(q + at + 16);
             const float top = v_hmax(v_max(v_abs(x0), v_abs(x1)));
             /* So small that 32767 / top would overflow: no score has any of it. */
             const v16f by = v_set1(top < 1e-30f ? 0 : 32767.0f / top);

@@ -29,23 +29,43 @@ class SameBits(unittest.TestCase):
         d.until(lambda: d.status()["disk"]["waiting"] == 0, "all is written")
 
     def test_threads_context_and_instruction_set_change_nothing(self):  # B71
+        for kv_type in ("f16", "q8_0"):
+            with self.subTest(kv_type=kv_type):
+                self.check_restarts("--kv-type", kv_type)
+
+    def check_restarts(self, *kv):
         m = [system("Notes: " + words(90)), user("Name a colour.")]
-        with self.daemon("--threads", "1") as d:
+        with self.daemon("--threads", "1", *kv) as d:
+            self.assertEqual(cached(d.chat(m, max_tokens=1)), 0)  # of the other type
             cold = d.say(m, max_tokens=12, hearth={"cache": False})
             self.assertEqual(d.say(m, max_tokens=12), cold)
             best = d.status()["model"]["isa"]
         n_found = set()
         for flags in (["--threads", "2"], ["--ctx", "768"], ["--isa", "c"], ["--isa", best]):
             if "--ctx" in flags:
-                d = Real(*flags, folder=self.folder)
+                d = Real(*flags, *kv, folder=self.folder)
             else:
-                d = self.daemon(*flags)
+                d = self.daemon(*flags, *kv)
             with d, self.subTest(flags=flags):
                 r = d.chat(m, max_tokens=12)
                 self.assertGreater(r["hearth"]["cache"]["disk"], 90)
                 self.assertEqual(content(r), cold)
                 n_found.add(cached(r))
         self.assertEqual(len(n_found), 1)
+
+    def test_each_kv_type_has_blocks_of_its_own(self):  # B71
+        m = [user("Notes: " + words(60))]
+        texts = {}
+        for again in (False, True):
+            for kv_type in ("f16", "q8_0"):
+                with self.daemon("--kv-type", kv_type) as d, self.subTest(kv_type, again=again):
+                    r = d.chat(m, max_tokens=12)
+                    self.assertEqual(cached(r) > 32, again)
+                    self.assertEqual(content(r), texts.setdefault(kv_type, content(r)))
+                    self.assertEqual(d.say(m, max_tokens=12, hearth={"cache": False}), content(r))
+                    self.assertEqual(d.status()["disk"]["bad"], 0)
+                    self.assertEqual(d.status()["model"]["kv_type"], kv_type)
+                    self.settled(d)
 
     def test_weights_that_changed_are_another_model(self):  # B71
         if not os.path.exists(MODEL):

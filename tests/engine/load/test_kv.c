@@ -18,14 +18,19 @@
 #include "base/sys.h"
 #include "engine/kv.h"
 
-static struct kv_pool *small_pool(size_t n_blocks)
+static struct kv_pool *pool_of(enum kv_type type, int head_dim, size_t n_blocks)
 {
     struct kv_shape shape;
     struct kv_pool *pool = NULL;
     struct err e;
-    assert_int_equal(kv_shape_init(&shape, KV_F16, 3, 2, 5, &e), 0);
+    assert_int_equal(kv_shape_init(&shape, type, 3, 2, head_dim, &e), 0);
     assert_int_equal(kv_pool_new(&shape, n_blocks, &pool, &e), 0);
     return pool;
+}
+
+static struct kv_pool *small_pool(size_t n_blocks)
+{
+    return pool_of(KV_F16, 5, n_blocks);
 }
 
 static bool all_bytes(const unsigned char *p, size_t n, unsigned char c)
@@ -59,6 +64,34 @@ static void shape_has_the_designs_sizes(void **state)
     assert_int_equal(kv_k_offset(&s, 2, 1), (2 * 3 + 1) * 8192);
     assert_int_equal(kv_v_offset(&s, 2, 1), (2 * 3 + 1) * 8192 + 4096);
     assert_int_equal(s.block_bytes % 64, 0);
+}
+
+static void q8_0_takes_34_bytes_for_32_numbers(void **state)
+{
+    (void)state;
+    struct kv_shape s;
+    struct err e;
+    assert_int_equal(kv_shape_init(&s, KV_Q8_0, 30, 3, 64, &e), 0);
+    assert_int_equal(s.head_bytes, 2 * 32 * (64 + 4));
+    assert_int_equal(s.block_bytes / 32, 30 * 3 * 2 * 68); /* 12 KiB a position: SmolLM2-135M */
+    assert_int_equal(kv_v_offset(&s, 2, 1) - kv_k_offset(&s, 2, 1), 32 * 68);
+    assert_int_equal(kv_scales_offset(64), 32 * 64);
+    for (int dim = 16; dim <= 256; dim += 16) {
+        assert_int_equal(kv_shape_init(&s, KV_Q8_0, 1, 1, dim, &e), 0);
+        assert_int_equal(s.block_bytes, 64 * (dim + 2 * ((dim + 31) / 32)));
+        assert_int_equal(s.block_bytes % 64, 0);
+    }
+}
+
+static void types_have_names(void **state)
+{
+    (void)state;
+    enum kv_type t = KV_N_TYPES;
+    assert_true(kv_type_find("Q8_0", &t) && t == KV_Q8_0);
+    assert_true(kv_type_find("f16", &t) && t == KV_F16);
+    assert_false(kv_type_find("q8", &t) || kv_type_find("", &t));
+    assert_string_equal(kv_type_name(KV_Q8_0), "q8_0");
+    assert_string_equal(kv_type_name(KV_N_TYPES), "?");
 }
 
 static void shape_refuses_what_makes_no_sense_and_leaves_the_output(void **state)
@@ -240,6 +273,55 @@ static void a_copy_holds_the_first_positions_and_zeroes(void **state)
     kv_unref(src);
     kv_unref(dst);
     kv_pool_free(p);
+}
+
+/* The fool for Q8_0: which position each byte of a block belongs to, by the layout in kv.h. */
+static int q8_position(const struct kv_shape *s, size_t at)
+{
+    const size_t dim = (size_t)s->head_dim, half = s->head_bytes / 2, in_head = at % s->head_bytes,
+                 i = in_head % half;
+    if (i >= dim * KV_BLOCK) {
+        return (int)((i - dim * KV_BLOCK) / 2 % KV_BLOCK); /* scales [.][32 pos] */
+    }
+    return in_head < half ? (int)(i / 4 % KV_BLOCK) : (int)(i / dim);
+}
+
+static void check_q8_cut(const struct kv_block *b, const struct kv_block *whole,
+                         const struct kv_shape *s, int n)
+{
+    for (size_t i = 0; i < s->block_bytes; i++) {
+        assert_int_equal(b->data[i], q8_position(s, i) < n ? whole->data[i] : 0);
+    }
+}
+
+static void q8_0_copies_and_zeroes_by_position(void **state)
+{
+    (void)state;
+    for (int dim = 16; dim <= 80; dim += 16) {
+        struct kv_pool *p = pool_of(KV_Q8_0, dim, 3);
+        const struct kv_shape *s = kv_pool_shape(p);
+        struct kv_block *src = kv_take(p), *dst = kv_take(p);
+        struct kv_seq q;
+        struct err e;
+        fill(src, s);
+        for (int n = 0; n <= KV_BLOCK; n++) {
+            memset(dst->data, 0xff, s->block_bytes);
+            kv_block_copy(dst, src, n);
+            check_q8_cut(dst, src, s, n);
+            fill(dst, s);
+            kv_block_zero_from(dst, n);
+            check_q8_cut(dst, src, s, n);
+        }
+        kv_seq_init(&q);
+        fill(dst, s);
+        assert_int_equal(kv_seq_push(&q, dst, &e), 0);
+        q.n_tokens = 11;
+        kv_seq_seal(&q);
+        check_q8_cut(dst, src, s, 11);
+        kv_seq_done(&q);
+        kv_unref(src);
+        kv_pool_free(p);
+    }
 }
 
 static void seal_zeroes_what_an_abandoned_pass_left(void **state)
@@ -447,6 +529,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shape_has_the_designs_sizes),
+        cmocka_unit_test(q8_0_takes_34_bytes_for_32_numbers),
+        cmocka_unit_test(types_have_names),
+        cmocka_unit_test(q8_0_copies_and_zeroes_by_position),
         cmocka_unit_test(shape_refuses_what_makes_no_sense_and_leaves_the_output),
         cmocka_unit_test(pool_refuses_zero_and_more_than_addresses),
         cmocka_unit_test(every_allocation_may_fail),

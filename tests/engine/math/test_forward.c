@@ -27,6 +27,9 @@ static const struct tiny_shape small = {.n_vocab = 301,
                                         .layout = MAT_U4_DM,
                                         .embd_layout = MAT_S8_D};
 
+/* Both KV types run the same tests, one group after the other. */
+static enum kv_type kv_type = KV_F16;
+
 struct rig {
     struct model *m;
     struct kv_shape shape;
@@ -40,7 +43,7 @@ static void rig_open(struct rig *r, const struct tiny_shape *s, int n_threads, c
     struct err e = {0};
     struct dice d = {11};
     r->m = tiny_new(s, 5);
-    assert_int_equal(kv_shape_init(&r->shape, KV_F16, s->n_layers, s->n_kv_heads, s->head_dim, &e),
+    assert_int_equal(kv_shape_init(&r->shape, kv_type, s->n_layers, s->n_kv_heads, s->head_dim, &e),
                      0);
     assert_int_equal(kv_pool_new(&r->shape, 200, &r->pool, &e), 0);
     assert_int_equal(forward_new(r->m, &r->shape, n_threads, isa, &r->f, &e), 0);
@@ -87,6 +90,9 @@ static double relative_error(const float *x, const double *ref, int n)
     return sqrt(num / den);
 }
 
+/* What K and V of 8 bits may add to a small model's error. */
+#define Q8_ERROR 2e-2
+
 static void check_against_reference(const struct tiny_shape *s, int n, double bound)
 {
     struct rig r;
@@ -100,8 +106,8 @@ static void check_against_reference(const struct tiny_shape *s, int n, double bo
     pass(&r, &p, 1);
     tiny_reference(r.m, r.ids, n, ref);
     double err = relative_error(logits, ref, n * s->n_vocab);
-    print_message("layout %d: relative error %.2e\n", s->layout, err);
-    assert_true(err < bound);
+    print_message("layout %d, KV %s: relative error %.2e\n", s->layout, kv_type_name(kv_type), err);
+    assert_true(err < bound + (kv_type == KV_Q8_0 ? Q8_ERROR : 0));
     free(logits);
     free(ref);
     kv_seq_done(&seq);
@@ -249,8 +255,12 @@ static void bits_depend_on_no_slicing_threads_or_isa(void **state)
 {
     (void)state;
     const struct tiny_shape all = everything();
+    struct tiny_shape half = small; /* Q8_0: blocks of 32 and 16 dimensions */
+    half.head_dim = 48;
+    half.n_rot = 20;
     check_slicing(&small);
     check_slicing(&all);
+    check_slicing(&half);
 }
 
 static void check_batch_mates(const struct tiny_shape *s)
@@ -399,5 +409,8 @@ int main(void)
     thread_set_role(THREAD_WORKER); /* whose the KV blocks are */
     if (hash_start(&e) < 0)
         return 1;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int n_failed = cmocka_run_group_tests_name("KV f16", tests, NULL, NULL);
+    kv_type = KV_Q8_0;
+    n_failed += cmocka_run_group_tests_name("KV q8_0", tests, NULL, NULL);
+    return n_failed;
 }
