@@ -164,7 +164,7 @@ static int search(struct call *k, struct http_error *ret)
 {
     struct memory_hits hits;
     struct err e;
-    float *vector = embedder_query(k->h, k->q.text, k->q.n_text);
+    float *vector = embedder_query(k->h, &k->q);
     int rc = memory_recall_both(k->h->memory, &k->q, vector, &hits, &k->arena, &e);
     free(vector);
     if (rc)

@@ -275,7 +275,7 @@ static void add_quotes(struct injection *in, const struct memory_query *q,
 static int recall(struct context *c, const struct memory_query *q, struct memory_hits *ret,
                   struct err *e)
 {
-    float *vector = embedder_query(c->h, q->text, q->n_text);
+    float *vector = embedder_query(c->h, q);
     int rc = memory_recall_both(c->h->memory, q, vector, ret, &c->t->arena, e);
     free(vector);
     return rc;

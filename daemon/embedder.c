@@ -5,11 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "daemon/embeds.h"
 #include "daemon/history.h"
 #include "daemon/limits.h"
+#include "memory/vectors.h"
 
 #define GROUP 16 /* texts between two looks at who has gone */
 
@@ -311,24 +313,28 @@ bool embedder_submit(struct history *h, struct embed_job *job, struct http_error
     return false;
 }
 
-float *embedder_query(struct history *h, const char *text, size_t n)
+float *embedder_query(struct history *h, const struct memory_query *q)
 {
     const struct embed *m = embedder_model();
     struct ids ids;
     struct err e;
     size_t used;
-    (void)h;
+    struct buf text;
     if (!m)
         return NULL;
     ids_init(&ids);
+    buf_init(&text, SIZE_MAX);
     float *v = malloc((size_t)embed_dim(m) * sizeof *v);
     int max = embed_n_ctx(m);
     if (max > EMBEDDER_CHUNK_TOKENS)
         max = EMBEDDER_CHUNK_TOKENS; /* more would only take longer */
-    int rc = v ? embed_tokenize(m, (struct embed_text){text, n}, max, &ids, &used) : ERR_NOMEM;
+    int rc = v ? memory_vectors_question(h->memory, q, &text) : ERR_NOMEM;
+    if (rc == 0)
+        rc = embed_tokenize(m, (struct embed_text){text.data, text.len}, max, &ids, &used);
     if (rc == 0)
         rc = embed_run(m, &(struct embed_tokens){ids.v, (int)ids.n}, 1, NULL, v, &e);
     ids_done(&ids);
+    buf_done(&text);
     if (rc) {
         free(v);
         return NULL;

@@ -18,6 +18,7 @@
 #include "base/json.h"
 #include "daemon/request.h"
 #include "engine/embed.h"
+#include "memory/search.h"
 
 struct history;
 
@@ -76,9 +77,9 @@ void embedder_done(struct history *h, struct embed_job *job);
 bool embedder_has_work(const struct history *h);
 void embedder_work(struct history *h);
 
-/* A query's vector [embed_dim]: malloc'd, NULL without a model or memory (search then goes by words
- * alone). */
-float *embedder_query(struct history *h, const char *text, size_t n);
+/* A query's vector [embed_dim], of memory_vectors_question's text: malloc'd, NULL without a model
+ * or memory (search then goes by words alone). */
+float *embedder_query(struct history *h, const struct memory_query *q);
 
 /* For status: {"state", "model", "dimensions", …}. */
 json *embedder_status(const struct history *h);

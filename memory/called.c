@@ -68,16 +68,24 @@ static bool look_for_call(void *user, const struct segment *t)
     return !k->is_calling;
 }
 
-static void vote(struct called *c, int64_t conversation, int term, enum memory_role role)
+/* The entry of the name there; NULL: there are too many. */
+static struct called_votes *entry(struct called *c, int64_t conversation, int term)
 {
     int i = 0;
     while (i < c->n && (c->v[i].conversation != conversation || c->v[i].term != term))
         i++;
     if (i == CALLED_MAX)
-        return;
+        return NULL;
     if (i == c->n)
         c->v[c->n++] = (struct called_votes){.conversation = conversation, .term = term};
-    c->v[i].by[role == MEMORY_ASSISTANT]++;
+    return &c->v[i];
+}
+
+static bool look_for_term(void *user, const struct segment *t)
+{
+    struct look *k = user;
+    k->is_calling = k->is_calling || query_find(k->qu, t->term, t->n) == k->term;
+    return !k->is_calling;
 }
 
 static int read_vote(struct memory *m, int64_t row, int term, const struct query *qu,
@@ -94,10 +102,16 @@ static int read_vote(struct memory *m, int64_t row, int term, const struct query
         struct look k = {.qu = qu, .term = term};
         size_t rest;
         k.text = column_blob(s, 2, &k.n);
-        if (k.text && segment_speaker(k.text, k.n, &rest) == 0)
+        const size_t n_speaker = k.text ? segment_speaker(k.text, k.n, &rest) : 0;
+        if (k.text && n_speaker == 0)
             segment_walk(m->index.segmenter, k.text, k.n, look_for_call, &k);
-        if (k.is_calling)
-            vote(ret, column_int(s, 0), term, (enum memory_role)column_int(s, 1));
+        else
+            segment_walk(m->index.segmenter, k.text, n_speaker, look_for_term, &k);
+        struct called_votes *v = k.is_calling ? entry(ret, column_int(s, 0), term) : NULL;
+        if (v && n_speaker > 0)
+            v->speaks++;
+        else if (v)
+            v->by[column_int(s, 1) == MEMORY_ASSISTANT]++;
     }
     stmt_end(s);
     return rc < 0 ? rc : 0;
@@ -148,16 +162,32 @@ bool called_names(const struct called *c, int64_t conversation, enum memory_role
     return false;
 }
 
-bool called_is_name(const struct called *c, const struct query *qu, int term)
+static bool is_name(const struct called_votes *v, bool or_speaks)
+{
+    return is_settled(v, MEMORY_USER) || is_settled(v, MEMORY_ASSISTANT) ||
+           (or_speaks && v->speaks >= VOTES_MIN);
+}
+
+/* Whether the term is one of the names, or a character of one. */
+static bool is_of_name(const struct called *c, const struct query *qu, int term, bool or_speaks)
 {
     const struct query_term *t = &qu->terms[term];
     for (int i = 0; i < c->n; i++) {
         const struct query_term *name = &qu->terms[c->v[i].term];
         bool is_part = t->kind == SEGMENT_SINGLE && name->kind == SEGMENT_PAIR &&
                        memmem(name->text, name->n, t->text, t->n) != NULL;
-        if ((c->v[i].term == term || is_part) &&
-            (is_settled(&c->v[i], MEMORY_USER) || is_settled(&c->v[i], MEMORY_ASSISTANT)))
+        if ((c->v[i].term == term || is_part) && is_name(&c->v[i], or_speaks))
             return true;
     }
     return false;
+}
+
+bool called_is_name(const struct called *c, const struct query *qu, int term)
+{
+    return is_of_name(c, qu, term, false);
+}
+
+bool called_speaks(const struct called *c, const struct query *qu, int term)
+{
+    return is_of_name(c, qu, term, true);
 }

@@ -229,8 +229,13 @@ static bool is_full(const struct taking *t)
 /* The statement's row: row, text. */
 static int take_row(struct taking *t, struct stmt *s, struct err *e)
 {
-    size_t n = 0;
+    size_t n = 0, rest = 0;
     const char *text = column_text(s, 1, &n);
+    /* "Maria: " says nothing of what it is about, and questions go without it, too. */
+    if (text && segment_speaker(text, n, &rest) > 0 && rest < n) {
+        text += rest;
+        n -= rest;
+    }
     if (n > TEXT_BYTES)
         n = TEXT_BYTES; /* half a character at the end is left out by the tokenizer */
     const char *copy = arena_copy(t->a, text, n);

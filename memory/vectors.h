@@ -73,6 +73,14 @@ int memory_vectors_search(struct memory *m, const struct memory_query *q, const 
                           size_t max, struct vectors_hits *ret) MUST_USE;
 
 /*
+ * The text a query's vector is to be made of: q's, but who talks in q's scope is named I and my
+ * (what they said of themselves is in the first person). Appended to ret. Whatever hinders that
+ * leaves the text as it is; ERR_NOMEM: of ret.
+ */
+int memory_vectors_question(struct memory *m, const struct memory_query *q,
+                            struct buf *ret) MUST_USE;
+
+/*
  * memory_recall by words and by meaning: both lists, merged by rank. vector NULL, or no model: by
  * words alone.
  */

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/json.h"
@@ -192,9 +193,18 @@ static void embed_all(struct bench *b)
     }
     printf("%d messages embedded in %.1f s\n", n_all, (double)(clock_us() - begin) / 1e6);
     for (int i = 0; i < b->n_questions; i++) {
+        struct question *q = &b->questions[i];
+        const struct memory_query query = {.owner = OWNER,
+                                           .conversation = q->conversation,
+                                           .text = q->text,
+                                           .n_text = strlen(q->text)};
+        struct buf text;
         int n;
-        b->questions[i].vector =
-            vectors_of(b, b->questions[i].text, strlen(b->questions[i].text), &n);
+        buf_init(&text, SIZE_MAX);
+        if (memory_vectors_question(b->m, &query, &text))
+            exit(1);
+        q->vector = vectors_of(b, text.data, text.len, &n);
+        buf_done(&text);
     }
 }
 

@@ -188,6 +188,25 @@ static struct memory *store(struct bench *b)
     return m;
 }
 
+/* For trying out other ways to merge: a question and its list, a line of JSON. */
+static void dump(struct memory *m, const struct talk *t, const struct question *q,
+                 struct memory_query query)
+{
+    struct memory_hits hits;
+    struct arena a;
+    struct err e = {0};
+    query.limit = SEARCH_LIMIT_MAX;
+    arena_init(&a, SIZE_MAX);
+    check(memory_recall(m, &query, &hits, &a, &e), &e);
+    printf("DUMP {\"conversation\":%lld,\"ask\":\"%s\",\"words\":[", (long long)t->conversation,
+           q->text);
+    for (size_t h = 0; h < hits.n; h++)
+        printf("%s[%lld,%.4f,%u]", h ? "," : "", (long long)hits.v[h].row, hits.v[h].score,
+               hits.v[h].why);
+    printf("]}\n");
+    arena_done(&a);
+}
+
 static double ours(struct bench *b, struct memory *m, const struct memory_weights *w)
 {
     double sum = 0;
@@ -211,6 +230,8 @@ static double ours(struct bench *b, struct memory *m, const struct memory_weight
             for (size_t h = 0; h < hits.n; h++)
                 rows[h] = hits.v[h].row;
             double got = recalled(q, &b->talks[i], rows, (int)hits.n);
+            if (getenv("DUMP") && !w)
+                dump(m, &b->talks[i], q, query);
             if (getenv("MISSES") && !w && got < 1) {
                 printf("MISS %s\n   want %s\n", q->text,
                        text_of(b, &b->talks[i].turns[q->evidence[0]]));
