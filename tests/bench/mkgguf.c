@@ -1,9 +1,9 @@
 /*
- * Writes a llama-architecture GGUF of any shape and type with pseudo-random weights and a synthetic
+ * Writes a GGUF of any architecture, shape and type with pseudo-random weights and a synthetic
  * vocabulary, for benchmarks and limits that the default model is too small to show.
  *
- *     mkgguf OUT.gguf [--type Q4_0] [--embd-type Q8_0] [--output-type TYPE] [--vocab 32768]
- *            [--embd 2048] [--ff 5632] [--layers 22] [--heads 32] [--kv-heads 4]
+ *     mkgguf OUT.gguf [--arch llama] [--type Q4_0] [--embd-type Q8_0] [--output-type TYPE]
+ *            [--vocab 32768] [--embd 2048] [--ff 5632] [--layers 22] [--heads 32] [--kv-heads 4]
  *            [--head-dim 64] [--ctx 8192] [--seed 1]
  *
  * The defaults are TinyLlama's shape, 1.1 G parameters. Without --output-type the output is tied to
@@ -39,7 +39,7 @@ static const struct quant_type *parse_type(const char *s)
     return t;
 }
 
-enum { OPT_TYPE = 1, OPT_EMBD_TYPE, OPT_OUTPUT_TYPE, OPT_FIRST_INT };
+enum { OPT_ARCH = 100, OPT_TYPE = 1, OPT_EMBD_TYPE, OPT_OUTPUT_TYPE, OPT_FIRST_INT };
 
 int main(int argc, char **argv)
 {
@@ -58,6 +58,7 @@ int main(int argc, char **argv)
     int *const ints[] = {&m.n_vocab,    &m.n_embd,   &m.n_ff,  &m.n_layers, &m.n_heads,
                          &m.n_kv_heads, &m.head_dim, &m.n_ctx, &seed};
     static const struct option options[] = {
+        {"arch", 1, NULL, OPT_ARCH},
         {"type", 1, NULL, OPT_TYPE},
         {"embd-type", 1, NULL, OPT_EMBD_TYPE},
         {"output-type", 1, NULL, OPT_OUTPUT_TYPE},
@@ -73,7 +74,9 @@ int main(int argc, char **argv)
         {NULL, 0, NULL, 0},
     };
     for (int o; (o = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-        if (o == OPT_TYPE) {
+        if (o == OPT_ARCH) {
+            m.arch = optarg;
+        } else if (o == OPT_TYPE) {
             m.type = parse_type(optarg)->id;
         } else if (o == OPT_EMBD_TYPE) {
             m.embd_type = parse_type(optarg)->id;

@@ -1,9 +1,10 @@
-/* Synthetic llama models (gguf_model.h). */
+/* Synthetic models (gguf_model.h). */
 #include "tests/engine/load/gguf_model.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/quant.h"
 #include "tests/scripted/vocab.h"
@@ -75,43 +76,102 @@ static void put_norm(struct gguf_writer *w, const char *name, int n)
     gguf_put_tensor(w, name, QUANT_F32, 1, (uint64_t[]){(uint64_t)n})->scale = 1.0f;
 }
 
+/* What an architecture's files have beside llama's tensors. */
+static const struct family {
+    const char *arch;
+    bool has_bias, has_head_norms, has_post_norms, is_fused;
+} families[] = {
+    {"llama", false, false, false, false},   {"qwen2", true, false, false, false},
+    {"qwen3", false, true, false, false},    {"gemma", false, false, false, false},
+    {"gemma2", false, false, true, false},   {"gemma3", false, true, true, false},
+    {"granite", false, false, false, false}, {"phi3", false, false, false, true},
+    {"smollm3", false, false, false, false},
+};
+
+static const struct family *family_of(const struct gguf_model *m)
+{
+    for (size_t i = 0; m->arch && i < sizeof families / sizeof *families; i++) {
+        if (!strcmp(families[i].arch, m->arch)) {
+            return &families[i];
+        }
+    }
+    return &families[0];
+}
+
+/* A tensor of a layer; rows 0: a vector. */
+struct layer_tensor {
+    bool is_there;
+    const char *name;
+    int rows, cols;
+};
+
 static void put_layer(const struct gguf_model *m, struct gguf_writer *w, int i)
 {
     const int n_q = m->n_heads * m->head_dim, n_kv = m->n_kv_heads * m->head_dim;
-    const struct {
-        const char *name;
-        int rows, cols;
-    } mats[] = {{"attn_q", n_q, m->n_embd},       {"attn_k", n_kv, m->n_embd},
-                {"attn_v", n_kv, m->n_embd},      {"attn_output", m->n_embd, n_q},
-                {"ffn_gate", m->n_ff, m->n_embd}, {"ffn_up", m->n_ff, m->n_embd},
-                {"ffn_down", m->n_embd, m->n_ff}};
+    const struct family *f = family_of(m);
+    const bool fused = f->is_fused;
+    const struct layer_tensor tensors[] = {
+        {!fused, "attn_q.weight", n_q, m->n_embd},
+        {!fused, "attn_k.weight", n_kv, m->n_embd},
+        {!fused, "attn_v.weight", n_kv, m->n_embd},
+        {fused, "attn_qkv.weight", n_q + 2 * n_kv, m->n_embd},
+        {true, "attn_output.weight", m->n_embd, n_q},
+        {!fused, "ffn_gate.weight", m->n_ff, m->n_embd},
+        {true, "ffn_up.weight", fused ? 2 * m->n_ff : m->n_ff, m->n_embd},
+        {true, "ffn_down.weight", m->n_embd, m->n_ff},
+        {f->has_bias, "attn_q.bias", 0, n_q},
+        {f->has_bias, "attn_k.bias", 0, n_kv},
+        {f->has_bias, "attn_v.bias", 0, n_kv},
+        {f->has_head_norms, "attn_q_norm.weight", 0, m->head_dim},
+        {f->has_head_norms, "attn_k_norm.weight", 0, m->head_dim},
+        {f->has_post_norms, "post_attention_norm.weight", 0, m->n_embd},
+        {f->has_post_norms, "post_ffw_norm.weight", 0, m->n_embd},
+        {true, "attn_norm.weight", 0, m->n_embd},
+        {true, "ffn_norm.weight", 0, m->n_embd},
+    };
     char name[64];
-    for (size_t k = 0; k < sizeof mats / sizeof *mats; k++) {
-        snprintf(name, sizeof name, "blk.%d.%s.weight", i, mats[k].name);
-        put_matrix(w, name, m->type, mats[k].rows, mats[k].cols);
+    for (size_t k = 0; k < sizeof tensors / sizeof *tensors; k++) {
+        snprintf(name, sizeof name, "blk.%d.%s", i, tensors[k].name);
+        if (tensors[k].is_there && tensors[k].rows) {
+            put_matrix(w, name, m->type, tensors[k].rows, tensors[k].cols);
+        } else if (tensors[k].is_there) {
+            put_norm(w, name, tensors[k].cols);
+        }
     }
-    snprintf(name, sizeof name, "blk.%d.attn_norm.weight", i);
-    put_norm(w, name, m->n_embd);
-    snprintf(name, sizeof name, "blk.%d.ffn_norm.weight", i);
-    put_norm(w, name, m->n_embd);
+}
+
+static void put_params(const struct gguf_model *m, struct gguf_writer *w)
+{
+    const struct {
+        const char *key;
+        int value;
+    } keys[] = {{"context_length", m->n_ctx},
+                {"embedding_length", m->n_embd},
+                {"feed_forward_length", m->n_ff},
+                {"block_count", m->n_layers},
+                {"attention.head_count", m->n_heads},
+                {"attention.head_count_kv", m->n_kv_heads},
+                {"attention.key_length", m->head_dim},
+                {"attention.value_length", m->head_dim},
+                {"rope.dimension_count", m->head_dim}};
+    const char *arch = family_of(m)->arch;
+    char key[64];
+    gguf_put_str(w, "general.architecture", arch);
+    gguf_put_str(w, "general.name", "Random weights");
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        snprintf(key, sizeof key, "%s.%s", arch, keys[i].key);
+        gguf_put_u32(w, key, (uint32_t)keys[i].value);
+    }
+    snprintf(key, sizeof key, "%s.rope.freq_base", arch);
+    gguf_put_f32(w, key, 100000.0f);
+    snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", arch);
+    gguf_put_f32(w, key, 1e-5f);
 }
 
 void gguf_model_put(const struct gguf_model *m, struct gguf_writer *w)
 {
     w->seed = m->seed;
-    gguf_put_str(w, "general.architecture", "llama");
-    gguf_put_str(w, "general.name", "Random weights");
-    gguf_put_u32(w, "llama.context_length", (uint32_t)m->n_ctx);
-    gguf_put_u32(w, "llama.embedding_length", (uint32_t)m->n_embd);
-    gguf_put_u32(w, "llama.feed_forward_length", (uint32_t)m->n_ff);
-    gguf_put_u32(w, "llama.block_count", (uint32_t)m->n_layers);
-    gguf_put_u32(w, "llama.attention.head_count", (uint32_t)m->n_heads);
-    gguf_put_u32(w, "llama.attention.head_count_kv", (uint32_t)m->n_kv_heads);
-    gguf_put_u32(w, "llama.attention.key_length", (uint32_t)m->head_dim);
-    gguf_put_u32(w, "llama.attention.value_length", (uint32_t)m->head_dim);
-    gguf_put_u32(w, "llama.rope.dimension_count", (uint32_t)m->head_dim);
-    gguf_put_f32(w, "llama.rope.freq_base", 100000.0f);
-    gguf_put_f32(w, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    put_params(m, w);
     put_tokenizer(m, w);
     put_matrix(w, "token_embd.weight", m->embd_type, m->n_vocab, m->n_embd);
     for (int i = 0; i < m->n_layers; i++) {

@@ -1,11 +1,12 @@
-/* A synthetic llama model as a GGUF: any shape and type, pseudo-random weights, the vocabulary of
- * tests/scripted/vocab.h filled up, ChatML. */
+/* A synthetic model as a GGUF: any architecture, shape and type, pseudo-random weights, the
+ * vocabulary of tests/scripted/vocab.h filled up, ChatML. */
 #ifndef HEARTH_TESTS_GGUF_MODEL_H
 #define HEARTH_TESTS_GGUF_MODEL_H
 
 #include "tests/engine/load/gguf_writer.h"
 
 struct gguf_model {
+    const char *arch; /* NULL: llama */
     int n_vocab, n_embd, n_ff, n_layers, n_heads, n_kv_heads, head_dim, n_ctx;
     uint32_t type;       /* of the matrices */
     uint32_t embd_type;  /* of token_embd */
