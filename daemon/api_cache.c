@@ -201,6 +201,10 @@ static int render(struct call *k, struct turn *t, struct ids *ids, size_t *ret_n
     if (n_head == 0 && !k->is_all)
         return body_refused(ret, "invalid_value", "conversation",
                             "%s has no system prompt; all: true pins all of it", k->c.id);
+    if (t->window.n_above > 0 && k->is_all)
+        return body_refused(ret, "context_length_exceeded", "conversation",
+                            "%s is longer than the window and was never cut: no turn has read it",
+                            k->c.id);
     if (t->window.n == 0)
         return body_refused(ret, "invalid_value", "conversation", "%s has no messages", k->c.id);
     struct chat_rendering rendering = {.ids = ids, .starts = starts};

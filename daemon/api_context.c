@@ -12,7 +12,9 @@
  *      POST summary         {["summary"], ["facts"]}: edits them
  *
  * kind: template (what the model's own markup adds), system, pins, facts, summary, recalled (all
- * that was put before a person's words), message. The tokens of all items are `used`.
+ * that was put before a person's words), message. The tokens of all items are `used`. Of a long
+ * conversation that was never cut the newest messages are shown, and `above` says how many more
+ * there are: together they are more than the model takes, and the next turn cuts.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -158,6 +160,8 @@ static void reply_context(struct call *k)
     json_set_str(o, "conversation", k->c.id);
     json_set_int(o, "limit", k->h->d->ctx);
     json_set_int(o, "used", used);
+    if (w->n_above > 0)
+        json_set_int(o, "above", (int64_t)w->n_above);
     json_set_int(o, "reserve", b.limit - plan_room(&b));
     json_set_str(o, "strategy", plan_strategy_name(context_strategy(k->h, k->c.row)));
     json *cut = cut_json(k);

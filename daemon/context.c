@@ -98,7 +98,7 @@ static int load_and_render(struct context *c, int64_t cut, struct http_error *re
 static bool fits(const struct context *c, int n_tokens)
 {
     const struct plan_budget b = context_budget(c->h, c->t->params.max_tokens);
-    return n_tokens <= plan_room(&b);
+    return c->t->window.n_above == 0 && n_tokens <= plan_room(&b);
 }
 
 /* A cut that was being made ready: better than to make another. */
@@ -221,6 +221,19 @@ static void account(struct context *c, const struct before *old)
     receipt_fill(c);
 }
 
+/* A window that wasn't loaded whole has more tokens than the model takes. */
+static int check_whole(const struct context *c, struct http_error *ret)
+{
+    const struct turn *t = c->t;
+    if (t->window.n_above == 0)
+        return 0;
+    http_error_set(ret, 400, "context_length_exceeded", "messages",
+                   "the newest %zu messages have %zu tokens, and %zu stand above them; the window "
+                   "has %d, of which the prompt may take %d",
+                   t->window.n, t->prompt.n, t->window.n_above, c->h->d->ctx, c->h->d->ctx - 1);
+    return ERR_LIMIT;
+}
+
 int context_prepare(struct context *c, struct http_error *ret_error)
 {
     struct turn *t = c->t;
@@ -232,6 +245,8 @@ int context_prepare(struct context *c, struct http_error *ret_error)
     const bool may_cut = !c->is_counting && c->tip != 0 && c->strategy != PLAN_ERROR;
     if (rc == 0 && may_cut && !fits(c, (int)t->prompt.n))
         rc = shorten(c, &old, ret_error);
+    if (rc == 0)
+        rc = check_whole(c, ret_error);
     if (rc == 0)
         rc = prepare_fit(c->h, t, ret_error);
     if (rc == 0)

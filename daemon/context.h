@@ -153,6 +153,8 @@ int context_head_make(const struct history *h, struct arena *a, const struct con
 
 /* Adds to a list of t->receipt. Without memory the entry is left out. */
 void receipt_add(struct turn *t, struct turn_changes *list, const char *id, int tokens);
+/* Empties the lists of what left. */
+void receipt_forget_left(struct turn *t);
 /* Fills used, kept recalled text, pins; and, when the cut in force was made since the reply before
  * this one, what left by it. */
 void receipt_fill(const struct context *c);

@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "daemon/above.h"
 #include "daemon/window.h"
 #include "memory/facts.h"
 #include "memory/said.h"
@@ -19,6 +20,7 @@ struct cutting {
     size_t *messages;        /* [n] index into the window; SIZE_MAX: of no message */
     size_t n;
     struct plan plan;
+    struct above above;
     struct said *left; /* [n_left] */
     size_t n_left;
 };
@@ -137,8 +139,7 @@ static int make_items(struct cutting *k, struct http_error *ret)
     k->items = arena_array(&t->arena, cap, sizeof *k->items);
     k->messages = arena_array(&t->arena, cap, sizeof *k->messages);
     k->plan.stays = arena_array(&t->arena, cap, sizeof *k->plan.stays);
-    k->left = arena_array(&t->arena, w->n + 1, sizeof *k->left);
-    if (!k->items || !k->messages || !k->plan.stays || !k->left)
+    if (!k->items || !k->messages || !k->plan.stays)
         return out_of_memory(ret);
     /* BOS, a template's own system text, and the generation prompt. */
     const size_t around = w->starts[0] + (t->prompt.n - w->starts[w->n]);
@@ -269,6 +270,26 @@ static bool is_edited(const struct turn_window *w)
            !memmem(w->cut.head, w->cut.n_head, w->cut.summary, w->cut.n_summary);
 }
 
+/* What stands above the window leaves first. */
+static int leave_above(struct cutting *k, struct http_error *ret)
+{
+    const struct context_cut *c = k->c;
+    struct above *a = &k->above;
+    const bool is_summed = context_summarises(c->strategy);
+    int rc = above_load(c->h, c->t, c->anchor, is_summed, a, ret);
+    if (rc)
+        return rc;
+    const size_t n = a->n - a->n_dropped;
+    k->left = arena_array(&c->t->arena, n + c->t->window.n + 1, sizeof *k->left);
+    if (!k->left)
+        return out_of_memory(ret);
+    if (n > 0)
+        memcpy(k->left, a->said, n * sizeof *k->left);
+    k->n_left = n;
+    above_tell(c->h, c->t, a);
+    return 0;
+}
+
 static int make_head(struct cutting *k, struct memory_cut *cut, struct http_error *ret)
 {
     const struct context_cut *c = k->c;
@@ -331,7 +352,9 @@ int context_cut_make(const struct context_cut *c, struct memory_cut *ret,
     }
     if (!k.plan.is_cut)
         return ERR_NOTFOUND;
-    c->t->receipt.dropped.n = c->t->receipt.summarised.n = 0;
+    receipt_forget_left(c->t);
+    if ((rc = leave_above(&k, ret_error)))
+        return rc;
     if (sort_messages(&k, ret))
         return out_of_memory(ret_error);
     return make_head(&k, ret, ret_error);

@@ -305,8 +305,7 @@ static void add_recall(struct injection *in)
     if (!w->has_cut || budget <= 0)
         return;
     q.exclude = rows_present(c, &q.n_exclude);
-    struct arena *a = &c->t->arena;
-    int rc = q.exclude ? memory_path_rows(c->h->memory, c->tip, &q.only, &q.n_only, a, &e)
+    int rc = q.exclude ? memory_path_rows(c->h->memory, c->tip, &q.only, &q.n_only, &e)
                        : err_set(&e, ERR_NOMEM, "out of memory");
     if (rc == 0)
         rc = recall(c, &q, &hits, &e);

@@ -3,10 +3,12 @@
  *
  * The lists name messages with their tokens. dropped and summarised hold what left since the reply
  * before this one: by a cut on the way to this answer, by one that was made ahead, while nobody
- * waited, or by hand. It is found by looking at the window as that reply had it.
+ * waited, or by hand. It is found by looking at the window as that reply had it. A list of more
+ * than 2 x TURN_CHANGES_END names its first and last ones, and the reply says how many there are.
  */
 #include <string.h>
 
+#include "daemon/above.h"
 #include "daemon/context.h"
 #include "daemon/prepare.h"
 #include "daemon/window.h"
@@ -29,6 +31,12 @@ void receipt_add(struct turn *t, struct turn_changes *list, const char *id, int 
     memcpy(change->id, id, strnlen(id, sizeof change->id - 1) + 1);
     change->id[sizeof change->id - 1] = '\0';
     change->tokens = tokens;
+}
+
+void receipt_forget_left(struct turn *t)
+{
+    struct turn_receipt *r = &t->receipt;
+    r->dropped.n = r->summarised.n = r->dropped.n_untold = r->summarised.n_untold = 0;
 }
 
 static void add_row(const struct context *c, struct turn_changes *list,
@@ -104,7 +112,7 @@ static int load_before(const struct context *c, int64_t before, struct turn *old
 
 /* By the window of the reply before: what was in it and isn't now has left, by one cut or several,
  * whoever made them. */
-static void compare(const struct context *c, const struct turn *old)
+static void compare(const struct context *c, const struct turn *old, const struct above *above)
 {
     struct turn *t = c->t;
     struct turn_receipt *r = &t->receipt;
@@ -113,7 +121,8 @@ static void compare(const struct context *c, const struct turn *old)
         context_summarises(t->window.cut.strategy) ? &r->summarised : &r->dropped;
     struct memory_pins pins = {.n = 0};
     struct err e;
-    r->dropped.n = r->summarised.n = 0;
+    receipt_forget_left(t);
+    above_tell(c->h, t, above);
     if (memory_pin_list(c->h->memory, c->conversation, &pins, &t->arena, &e))
         pins.n = 0;
     for (size_t i = 0; i < w->n; i++)
@@ -157,8 +166,11 @@ static void fill_left(const struct context *c)
         return;
     c->t->receipt.is_ahead_cut = !c->t->receipt.is_live_cut;
     struct turn *old = turn_new_background(c->h->d, c->t->owner, c->t->cancel);
-    if (old && load_before(c, before, old, &error) == 0)
-        compare(c, old);
+    struct above above;
+    const bool is_summed = context_summarises(c->t->window.cut.strategy);
+    if (old && load_before(c, before, old, &error) == 0 &&
+        above_load(c->h, old, c->tip, is_summed, &above, &error) == 0)
+        compare(c, old, &above);
     turn_free(old);
 }
 

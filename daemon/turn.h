@@ -69,6 +69,11 @@ struct turn_window {
     int64_t *rows;          /* [n] its message in memory, 0: not stored */
     struct turn_part *parts; /* [n] what v[i].text is made of */
     size_t n, cap;
+    /* Messages of the path that were not loaded, as they and those below are more than the model
+     * takes (daemon/above.h): they stand above the row above_to. Such a window can't be read, only
+     * cut. */
+    size_t n_above;
+    int64_t above_to;
     bool has_cut;           /* of a stored conversation: `cut` is in force */
     struct memory_cut cut;
     int head_at; /* the message that carries the cut's head, -1: none does */
@@ -79,9 +84,12 @@ struct turn_change {
     char id[MEMORY_ID_BYTES]; /* a message's or a note's; "#3": the request's message 3 */
     int tokens;
 };
+/* A reply tells of each list the first and the last so many. */
+#define TURN_CHANGES_END 500
 struct turn_changes {
     struct turn_change *v; /* [n], in the turn's arena */
     size_t n, cap;
+    size_t n_untold; /* more, behind the first TURN_CHANGES_END and before the last ones */
 };
 
 /* The receipt: what became of the window. Tokens. */

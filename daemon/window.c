@@ -9,6 +9,9 @@
 #include "daemon/limits.h"
 #include "daemon/prepare.h"
 
+/* Of text, more than a token usually stands for. */
+#define TOKEN_BYTES 8
+
 static int out_of_memory(struct http_error *ret)
 {
     http_error_set(ret, 500, "out_of_memory", NULL, "out of memory for the window");
@@ -125,20 +128,48 @@ static int add_message(struct history *h, struct turn *t, const struct memory_me
     return m->role == MEMORY_USER ? window_inject(t, at, context, ret) : 0;
 }
 
+/* Tokens of the newest messages, counted until there are more than the model takes. */
+static bool is_too_long(const struct history *h, const struct memory_window *w)
+{
+    int n = 0;
+    for (size_t i = w->n; i > w->n_system && n <= h->d->ctx; i--) {
+        const int n_tokens = window_count(h, w->v[i - 1].text, w->v[i - 1].n_text);
+        n += n_tokens > 0 ? n_tokens : 0;
+    }
+    return n > h->d->ctx;
+}
+
+/* The newest messages first: of a long conversation without a cut what stands further up is left
+ * where it is, as soon as they alone are too many. */
+static int read_window(struct history *h, struct turn *t, struct memory_window_want want,
+                       struct memory_window *ret, struct http_error *ret_error)
+{
+    struct err e;
+    want.max = LIMIT_MESSAGES / 2;
+    want.max_bytes = (size_t)h->d->ctx * TOKEN_BYTES;
+    do {
+        if (memory_window(h->memory, &want, ret, &t->arena, &e)) {
+            http_error_from(ret_error, &e);
+            return e.code;
+        }
+        want.max_bytes *= 8;
+    } while (ret->n_above > 0 && ret->n - ret->n_system < want.max && !is_too_long(h, ret));
+    return 0;
+}
+
 int window_load(struct history *h, struct turn *t, int64_t tip, int64_t cut,
                 struct http_error *ret_error)
 {
     struct memory_window found = {.n = 0};
-    const struct memory_window_want want = {.tip = tip, .max = LIMIT_MESSAGES, .cut = cut};
-    struct err e;
-    int rc = 0;
+    const struct memory_window_want want = {.tip = tip, .cut = cut};
     t->window.head_at = -1;
     if (tip == 0)
         return 0;
-    if (memory_window(h->memory, &want, &found, &t->arena, &e)) {
-        http_error_from(ret_error, &e);
-        return e.code;
-    }
+    int rc = read_window(h, t, want, &found, ret_error);
+    if (rc)
+        return rc;
+    t->window.n_above = found.n_above;
+    t->window.above_to = found.n > found.n_system ? found.v[found.n_system].row : tip;
     t->window.has_cut = found.has_cut;
     t->window.cut = found.cut;
     for (size_t i = 0; i < found.n_system && rc == 0; i++)
@@ -153,6 +184,7 @@ int window_load(struct history *h, struct turn *t, int64_t tip, int64_t cut,
 void window_clear(struct turn *t)
 {
     t->window.n = 0;
+    t->window.n_above = 0;
     t->window.has_cut = false;
     t->window.head_at = -1;
     t->window.is_other_model = false;

@@ -19,7 +19,8 @@
 
 /* Appends what stands before this turn's own messages: the path to `tip` under a cut
  * (memory_window_want.cut). An interrupted or failed answer with text is an ordinary answer; one
- * without is left out. Marks t->window: has_cut, cut, head_at. */
+ * without is left out. Marks t->window: has_cut, cut, head_at; n_above, when the newest messages
+ * alone are more than the model takes: the others aren't loaded then. */
 int window_load(struct history *h, struct turn *t, int64_t tip, int64_t cut,
                 struct http_error *ret_error) MUST_USE;
 /* Empties t->window, so that it can be filled anew; the arena keeps what was. */

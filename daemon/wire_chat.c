@@ -28,14 +28,24 @@ static double per_second(int64_t n, int64_t us)
     return us > 0 && n > 0 ? (double)((int64_t)((double)n * 1e7 / (double)us)) / 10.0 : 0;
 }
 
+/* Of a long list its ends, and how long it is. */
 void wire_set_changes(json *o, const char *key, const struct turn_changes *list)
 {
     json *v = json_set(o, key, json_array());
+    const size_t n_all = list->n + list->n_untold, n_end = TURN_CHANGES_END;
+    const bool is_long = n_all > 2 * n_end;
     for (size_t i = 0; i < list->n; i++) {
+        if (is_long && i == n_end)
+            i = list->n - n_end;
         json *change = json_add(v, json_object());
         json_set_str(change, "id", list->v[i].id);
         json_set_int(change, "tokens", list->v[i].tokens);
     }
+    if (!is_long)
+        return;
+    const json *known = json_get(o, "shortened", NULL);
+    json *shortened = known ? (json *)known : json_set(o, "shortened", json_object());
+    json_set_int(shortened, key, (int64_t)n_all);
 }
 
 static json *receipt_of(const struct turn *t)

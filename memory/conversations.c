@@ -19,7 +19,7 @@
 
 #define CONVERSATION_COLUMNS                                                                       \
     "c.row, c.id, c.title, c.metadata, c.is_hidden, c.created_at, c.updated_at,"                   \
-    " (SELECT count(*) FROM message m WHERE m.conversation = c.row),"                              \
+    " c.n_messages,"                                                                               \
     " (SELECT ifnull(max(m.row), 0) FROM message m WHERE m.conversation = c.row),"                 \
     " (SELECT m.model FROM message m WHERE m.conversation = c.row AND m.role = 3"                  \
     "   ORDER BY m.row DESC LIMIT 1),"                                                             \
@@ -184,8 +184,7 @@ static int delete_found(struct memory *m, const char *owner, const char *id,
 {
     struct stmt *s =
         db_stmt(m->db,
-                "SELECT c.row, (SELECT count(*) FROM message WHERE conversation = c.row)"
-                " FROM conversation c WHERE c.id = ?1 AND c.owner = ?2",
+                "SELECT row, n_messages FROM conversation WHERE id = ?1 AND owner = ?2",
                 e);
     stmt_str(s, 1, id);
     stmt_str(s, 2, owner);

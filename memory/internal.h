@@ -6,6 +6,12 @@
 #include "memory/index.h"
 #include "memory/memory.h"
 
+/* paths.c: the path that was asked for last. */
+struct path_kept {
+    int64_t *rows; /* [n] ascending; malloc'ed, [cap] */
+    size_t n, cap;
+};
+
 /* History thread. */
 struct memory {
     struct db *db;
@@ -13,6 +19,7 @@ struct memory {
                        * checkpoint */
     struct index index;
     struct vectors *vectors; /* NULL: no embedding model (vectors.h) */
+    struct path_kept path;
 };
 
 /* messages.c: deletes one row within the caller's transaction; its children get its parent. Its
@@ -21,6 +28,9 @@ int message_delete(struct memory *m, int64_t row, struct memory_removed *gone,
                    struct err *e) MUST_USE;
 /* The row before it; 0: none. */
 int message_parent(struct memory *m, int64_t row, int64_t *ret, struct err *e) MUST_USE;
+
+/* paths.c: rows are about to go, or the memory. */
+void path_forget(struct memory *m);
 
 /* window.c: before a message is deleted, within the caller's transaction: what holds its words goes
  * too. */

@@ -159,10 +159,10 @@ struct memory_messages {
 };
 int memory_path(struct memory *m, int64_t tip, size_t max, struct memory_messages *ret,
                 struct arena *a, struct err *e) MUST_USE;
-/* Rows of the path to `tip`, ascending; *ret NULL when its conversation has no branches, so that
- * every message that stands above the tip is on the path. */
+/* Rows of the path to `tip`, ascending; borrowed until the next call or deletion. The path that was
+ * asked for last is kept: one that goes on from it, or branches off it, is read from there on. */
 int memory_path_rows(struct memory *m, int64_t tip, const int64_t **ret, size_t *ret_n,
-                     struct arena *a, struct err *e) MUST_USE;
+                     struct err *e) MUST_USE;
 /* A page of the current path's messages (root … conversation's tip), as items. */
 int memory_message_list(struct memory *m, int64_t conversation, const struct memory_page *page,
                         struct memory_messages *ret, struct arena *a, struct err *e) MUST_USE;

@@ -252,6 +252,10 @@ static int scope_of(struct memory *m, const struct memory_query *q, char ret[IND
         index_conversation_scope(q->conversation, ret);
     else
         index_owner_scope(q->owner, ret);
+    if (q->conversation != 0 && q->only) { /* its path: nothing needs to be counted */
+        *ret_n = (int64_t)q->n_only;
+        return 0;
+    }
     struct stmt *s = db_stmt(m->db, q->conversation != 0 ? one : all, e);
     stmt_int(s, 1, q->conversation);
     int rc = stmt_step(s, e);

@@ -51,6 +51,11 @@ int rows_read(struct stmt *s, int column, struct memory_rows *ret, struct arena 
     return 0;
 }
 
+bool memory_rows_hold(const struct memory_rows *sorted, int64_t row)
+{
+    return rows_hold(sorted, row);
+}
+
 bool rows_hold(const struct memory_rows *sorted, int64_t row)
 {
     return sorted->n > 0 && bsearch(&row, sorted->v, sorted->n, sizeof(row), by_row);

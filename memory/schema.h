@@ -277,6 +277,17 @@ static const char *const schema_steps[] = {
     "  v BLOB NOT NULL,"        /* int8 a dimension; empty: nothing to look for */
     "  PRIMARY KEY (message, place)"
     ") STRICT, WITHOUT ROWID;",
+
+    /* 9: a path is read without its messages' texts, and nothing counts a long conversation */
+    "DROP INDEX message_by_conversation;"
+    "CREATE INDEX message_by_conversation ON message (conversation, row, parent);"
+    "ALTER TABLE conversation ADD COLUMN n_messages INTEGER NOT NULL DEFAULT 0;"
+    "UPDATE conversation SET n_messages ="
+    "  (SELECT count(*) FROM message m WHERE m.conversation = conversation.row);"
+    "CREATE TRIGGER message_comes AFTER INSERT ON message BEGIN"
+    "  UPDATE conversation SET n_messages = n_messages + 1 WHERE row = new.conversation; END;"
+    "CREATE TRIGGER message_goes AFTER DELETE ON message BEGIN"
+    "  UPDATE conversation SET n_messages = n_messages - 1 WHERE row = old.conversation; END;",
 };
 
 #define SCHEMA_VERSION ((int)(sizeof(schema_steps) / sizeof(schema_steps[0])))

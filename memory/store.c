@@ -82,6 +82,7 @@ void memory_close(struct memory *m)
         return;
     index_close(m);
     vectors_close(m);
+    path_forget(m);
     db_close(m->db);
     free(m);
 }

@@ -366,7 +366,8 @@ static int load_newest(struct memory *m, struct loading *l, size_t *ret_next, st
     for (; i < p->n && p->rows[i] >= l->w.cut.first; i++) {
         if (!is_kept(&l->w, p->rows[i]))
             continue;
-        if (max_bytes > 0 && l->n_bytes >= max_bytes && l->has_user)
+        const bool is_enough = l->n_bytes >= max_bytes || l->cap - l->start >= l->want->max;
+        if (max_bytes > 0 && is_enough && l->has_user)
             break;
         if (l->cap - l->start == l->want->max)
             return err_set(e, ERR_LIMIT, "the window is longer than %zu messages", l->want->max);
@@ -419,10 +420,29 @@ static int load_system_above(struct memory *m, struct loading *l, size_t next, s
     return rc;
 }
 
+static int count_system(struct memory *m, int64_t tip, size_t *ret, struct err *e)
+{
+    struct stmt *s = db_stmt(m->db,
+                             "SELECT count(*) FROM message WHERE conversation ="
+                             " (SELECT conversation FROM message WHERE row = ?1) AND role = 1",
+                             e);
+    stmt_int(s, 1, tip);
+    int rc = stmt_step(s, e);
+    if (rc == 1)
+        *ret = (size_t)column_int(s, 0);
+    stmt_end(s);
+    return rc < 0 ? rc : 0;
+}
+
 static int load_messages(struct memory *m, struct loading *l, struct arena *a, struct err *e)
 {
-    size_t next = 0;
-    l->cap = l->start = l->w.cut.system.n + l->path->n;
+    size_t next = 0, n_system = 0;
+    int failed = count_system(m, l->want->tip, &n_system, e);
+    if (failed)
+        return failed;
+    /* Not room for the whole path: of a long one the newest are read. */
+    const size_t n_most = l->path->n < l->want->max ? l->path->n : l->want->max;
+    l->cap = l->start = l->w.cut.system.n + n_system + n_most;
     l->w.v = arena_array(a, l->cap, sizeof(*l->w.v));
     l->w.contexts = arena_array(a, l->cap, sizeof(*l->w.contexts));
     if (!l->w.v || !l->w.contexts)

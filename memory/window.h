@@ -35,6 +35,9 @@ struct memory_rows {
     size_t n;
 };
 
+/* Whether an ascending list holds the row. */
+bool memory_rows_hold(const struct memory_rows *sorted, int64_t row);
+
 /* ---- Cuts ---- */
 
 enum memory_cut_state {
@@ -131,9 +134,9 @@ struct memory_window_want {
     int64_t tip;
     size_t max;       /* messages; ERR_LIMIT beyond. Counts what is read, not the path */
     size_t max_bytes; /* 0: all. Else the newest messages are read until they are this many bytes
-                       * and one of them is a user's, and all system ones: for a long path without
-                       * a cut. If they are more than the model takes, no strategy could have kept
-                       * what stands above and these too */
+                       * (or `max`) and one of them is a user's, and all system ones: for a long
+                       * path without a cut. If they are more than the model takes, no strategy
+                       * could have kept what stands above and these too */
     int64_t cut;      /* 0: the one in force; MEMORY_WHOLE_PATH; or the row of a cut, as if it were
                        * in force (ERR_NOTFOUND when gone or not on the path) */
 };

@@ -147,18 +147,18 @@ def stored(size, options, folder):
         if os.path.exists(kept):
             with open(kept) as f:
                 path, some = json.load(f)
-            talk = Talk(d, options.strategy)
+            talk = Talk(d)
             talk.id, talk.path = path.rsplit("/", 1)[1], path
         else:
             began = time.monotonic()
             talk, some = bring_in(d, size, words)
-            talk.strategy = options.strategy
             print(f"{size} messages brought in: {time.monotonic() - began:.0f} s", flush=True)
-            r = turn(cost["first"], talk, some)
-            receipt = r["hearth"]["receipt"]
-            print(f"  receipt of the first turn: {len(json.dumps(receipt))} bytes", flush=True)
             with open(kept, "w") as f:
                 json.dump([talk.path, some], f)
+        talk.strategy = options.strategy
+        r = turn(cost["first"], talk, some)
+        receipt = r["hearth"]["receipt"]
+        print(f"  receipt of the first turn: {len(json.dumps(receipt))} bytes", flush=True)
         for _ in range(options.turns):
             turn(cost["turn"], talk, some)
     for _ in range(3):
