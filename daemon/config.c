@@ -37,6 +37,7 @@ enum kind {
     K_SIZE,
     K_MODE,
     K_KV,
+    K_NFC,
     K_LOG,
     K_NO_CACHE,
     K_CONFIG
@@ -76,7 +77,7 @@ static const struct option_row rows[] = {
      "turns that may wait; more get a 503 (default 32)"},
     {"threads", K_INT, AT(threads), 1, 256, "N", "compute threads (default: physical cores)"},
     {"isa", K_TEXT, AT(isa), 0, 0, "NAME",
-     "kernels: c, avx2 (default: the best of this CPU; the bits are the same)"},
+     "kernels: c, avx2, avx512 (default: the best of this CPU; the bits are the same)"},
     {"memory", K_SIZE, AT(memory_bytes), 16 << 20, INT64_MAX, "SIZE",
      "for weights, KV and buffers, e.g. 4G (default: half of RAM or cgroup, at most 4G)"},
     {"disk", K_SIZE, AT(disk_bytes), 0, INT64_MAX, "SIZE",
@@ -95,6 +96,8 @@ static const struct option_row rows[] = {
     {"embedding-model", K_TEXT, AT(embedding_model), 0, 0, "FILE",
      "a GGUF of BERT's kind: search by meaning, and /v1/embeddings (default: none)"},
     {"chat-template", K_TEXT, AT(chat_template), 0, 0, "FILE|NAME", "instead of the model's own"},
+    {"tokenizer-nfc", K_NFC, AT(skip_nfc), 0, 0, "model|off",
+     "normalise text as the model's own tokenizer does (default), or never, as llama.cpp"},
     {"no-cache", K_NO_CACHE, AT(use_cache), 0, 0, NULL,
      "compute every prompt from its first token"},
     {"log-level", K_LOG, AT(log_level), 0, 0, "LEVEL", "error, warn, info (default) or debug"},
@@ -224,6 +227,14 @@ static int set_kv(enum kv_type *to, const char *value, const char *where, struct
     return 0;
 }
 
+static int set_nfc(bool *ret_skip, const char *value, const char *where, struct err *e)
+{
+    if (strcmp(value, "model") != 0 && strcmp(value, "off") != 0)
+        return err_set(e, ERR_INVAL, "%s is \"%s\"; model or off is allowed", where, value);
+    *ret_skip = strcmp(value, "off") == 0;
+    return 0;
+}
+
 /* `where` names the option: "--ctx", or "hearth.conf, line 3: ctx". value NULL: a flag that takes
  * none. */
 static int set_value(const struct option_row *o, struct config *c, const char *value,
@@ -250,6 +261,8 @@ static int set_value(const struct option_row *o, struct config *c, const char *v
         return set_mode(to, value, where, e);
     case K_KV:
         return set_kv(to, value, where, e);
+    case K_NFC:
+        return set_nfc(to, value, where, e);
     case K_LOG:
         c->log_level = log_level_parse(value);
         return c->log_level >= 0

@@ -31,6 +31,7 @@ struct config {
     uint64_t disk_reserve_bytes;
     int verify_every;    /* of so many restored blocks one is verified; 0: none */
     enum kv_type kv_type;
+    bool skip_nfc;       /* --tokenizer-nfc off */
     char *context;       /* strategy of conversations that have none of their own */
     char *embedding_model; /* file; NULL: none */
     char *summary;       /* who sums up: "model", "extract", "auto"; NULL: auto */

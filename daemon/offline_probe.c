@@ -287,6 +287,8 @@ static int read_args(int argc, char **argv, struct engine_options *o)
             o->chat_template = value;
         else if (strcmp(flag, "--isa") == 0)
             o->isa = value;
+        else if (strcmp(flag, "--tokenizer-nfc") == 0)
+            o->skip_nfc = strcmp(value, "off") == 0;
         else if (strcmp(flag, "--kv-type") == 0 && kv_type_find(value, &o->kv_type))
             continue;
         else if (strcmp(flag, "--threads") != 0 || !read_threads(value, &o->n_threads))

@@ -79,6 +79,7 @@ static int open_engine(struct work *w, uint64_t memory_bytes, struct err *e)
         .n_threads = c->threads,
         .n_ctx = c->ctx > 0 ? c->ctx : DEFAULT_CTX,
         .kv_type = c->kv_type,
+        .skip_nfc = c->skip_nfc,
         .memory_bytes = memory_bytes,
         .fingerprint_cache = fingerprints,
         .on_progress = on_progress,

@@ -196,7 +196,7 @@ static int open_parts(struct engine *en, const struct engine_options *o, const s
         rc = read_facts(en, g, e);
     }
     if (!rc) {
-        rc = model_tok(g, &en->tok, e);
+        rc = model_tok_nfc(g, o->skip_nfc, &en->tok, e);
     }
     if (!rc) {
         rc = open_chat(en, o, g, e);

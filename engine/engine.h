@@ -27,11 +27,13 @@
 struct engine_options {
     const char *model_path;
     const char *chat_template; /* NULL, a family name, or a file's path */
-    const char *isa;           /* NULL: the best this CPU has; "c", "avx2" */
+    const char *isa;           /* NULL: the best this CPU has; "c", "avx2", "avx512" */
     int n_threads;             /* 0: physical cores within affinity and cgroup quota */
     int n_ctx;                 /* positions a sequence will have at most; 0: as the model was
                                 * trained for */
     enum kv_type kv_type;
+    bool skip_nfc; /* text isn't normalised, also where the model's own tokenizer does: ids as
+                    * llama.cpp has them */
     uint64_t memory_bytes;         /* 0: no check; else ERR_LIMIT when the weights alone exceed it,
                                 * said before anything is allocated */
     const char *fingerprint_cache; /* NULL, or a file that remembers weights' hashes by (device,
@@ -101,7 +103,7 @@ size_t engine_pass_bytes(const struct engine *en, int n_rows);
 
 /* Changes the number of compute threads (probe, bench). Not during a pass. */
 int engine_set_threads(struct engine *en, int n_threads, struct err *e) MUST_USE;
-/* Changes the kernels ("c", "avx2"; NULL: the best). Not during a pass; the bits stay the same. */
+/* Changes the kernels ("c", "avx2", "avx512"; NULL: the best). Not during a pass; the bits stay the same. */
 int engine_set_isa(struct engine *en, const char *isa, struct err *e) MUST_USE;
 
 /* Counts layers passed since the start: the watchdog's sign of progress. Any thread. */

@@ -1,6 +1,6 @@
 /*
- * Pre-tokenizers: pieces equal those of the models' own patterns (tests/golden/pretok.jsonl, made by
- * tests/reference/pretok.py), and every line of the table takes long texts in one go.
+ * Pre-tokenizers: pieces equal those of the models' own patterns (tests/golden/pretok.jsonl, made
+ * by tests/reference/pretok.py), and every line of the table takes long texts in one go.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -81,8 +81,8 @@ static void pieces_are_those_of_the_models_own_patterns(void **state)
 static void every_pre_tokenizer_takes_long_texts_in_linear_time(void **state)
 {
     (void)state;
-    static const char *const units[] = {"x",  "X",  " ", "7",      "\n",     "\xE4\xBD\xA0", "xX", " \n",
-                                        "7x", ". ", "'", "e\xCC\x81", "\xCC\x81", "\x01"};
+    static const char *const units[] = {"x",  "X",   " ",  "7",  "\n", "\xE4\xBD\xA0", "xX",
+                                        "7x", " \n", ". ", "'",  "\x01", "e\xCC\x81", "\xCC\x81"};
     const size_t n = (size_t)128 << 10;
     char *text = malloc(n + 1);
     for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
