@@ -103,7 +103,8 @@ size_t engine_pass_bytes(const struct engine *en, int n_rows);
 
 /* Changes the number of compute threads (probe, bench). Not during a pass. */
 int engine_set_threads(struct engine *en, int n_threads, struct err *e) MUST_USE;
-/* Changes the kernels ("c", "avx2", "avx512"; NULL: the best). Not during a pass; the bits stay the same. */
+/* Changes the kernels ("c", "avx2", "avx512"; NULL: the best). Not during a pass; the bits stay the
+ * same. */
 int engine_set_isa(struct engine *en, const char *isa, struct err *e) MUST_USE;
 
 /* Counts layers passed since the start: the watchdog's sign of progress. Any thread. */

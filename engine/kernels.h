@@ -20,9 +20,9 @@
  *   6. Round to nearest, subnormals kept: numerics_enter() before, numerics_leave() after, on every
  *      thread.
  *
- * One source (kern_impl*.h) over a small vector header (vec_c.h, vec_avx2.h; AVX-512 would be one
- * more) compiled once for each: kern_c.c, kern_c_fma.c (the same with FMA instructions),
- * kern_avx2.c.
+ * One source (kern_impl*.h) over a small vector header (vec_c.h, vec_avx2.h, vec_avx512.h) compiled
+ * once for each: kern_c.c, kern_c_fma.c (the same with FMA instructions), kern_avx2.c,
+ * kern_avx512.c.
  */
 #ifndef HEARTH_ENGINE_KERNELS_H
 #define HEARTH_ENGINE_KERNELS_H
@@ -121,14 +121,24 @@ struct kernels {
     void (*attn_finish)(float l, const float *acc, int head_dim, float *out);
 };
 
-extern const struct kernels kernels_c, kernels_c_fma, kernels_avx2;
+extern const struct kernels kernels_c, kernels_c_fma, kernels_avx2, kernels_avx512;
 
 /*
- * "c", "avx2", or NULL for the best that this CPU has. "c" uses the CPU's FMA instruction if there
- * is one (the same bits as libm's fmaf, many times faster). ERR_INVAL names what the CPU lacks, or
- * the known names.
+ * "c", "avx2", "avx512", or NULL for the best that this CPU has. "c" uses the CPU's FMA instruction
+ * if there is one (the same bits as libm's fmaf, many times faster). ERR_INVAL names what the CPU
+ * lacks, or the known names.
  */
 int kernels_find(const char *name, const struct kernels **ret, struct err *e) MUST_USE;
+
+/* What this CPU and its system can run. */
+struct kernels_cpu {
+    int fma, avx2;
+    const char *lacks_avx512; /* of what avx512 needs, the first that isn't there; NULL: nothing */
+};
+struct kernels_cpu kernels_cpu(void);
+/* kernels_find for a CPU as described; for tests of the choice. */
+int kernels_pick(const char *name, const struct kernels_cpu *cpu, const struct kernels **ret,
+                 struct err *e) MUST_USE;
 
 /* The rounding mode that the bits need; returns what was set before, for numerics_leave. */
 uint32_t numerics_enter(void);

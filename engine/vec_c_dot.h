@@ -14,6 +14,8 @@
 
 /* Tiles of so many rows have their accumulators in registers. */
 #define V_KEPT_ROWS 4
+/* v_dot of QUANTS_8 and QUANTS_NL is of w + this. */
+#define V_S8_BIAS 0
 
 struct sums {
     v16i s0, s1, s2, s3;

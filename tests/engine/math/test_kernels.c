@@ -16,7 +16,8 @@
 
 #define SEED 20240607 /* of all that is random here; a failure says which case */
 
-static const struct kernels *tables[3];
+extern const struct kernels kernels_avx512_model;
+static const struct kernels *tables[5];
 static int n_tables;
 
 static const struct kernels *const c = &kernels_c;
@@ -48,7 +49,8 @@ static void fill(struct dice *d, float *x, size_t n)
 static void same(const char *what, const struct kernels *k, const void *a, const void *b, size_t n)
 {
     if (memcmp(a, b, n) != 0)
-        fail_msg("%s (%s) differs from C's", what, k == &kernels_avx2 ? "avx2" : k->name);
+        fail_msg("%s (%s%s) differs from C's", what, k->name,
+                 k == &kernels_avx512_model ? ", model" : "");
 }
 
 /* ---- element-wise ---- */
@@ -627,6 +629,32 @@ static void merging_equals_c(void **state)
     }
 }
 
+/* ---- choice ---- */
+
+static void the_best_is_chosen_and_what_is_not_there_is_refused(void **state)
+{
+    (void)state;
+    const struct kernels_cpu old = {.lacks_avx512 = "AVX2"},
+                             middle = {.fma = 1, .avx2 = 1, .lacks_avx512 = "AVX512-VNNI"},
+                             new = {.fma = 1, .avx2 = 1};
+    const struct kernels *k = NULL;
+    struct err e = {0};
+    assert_int_equal(kernels_pick(NULL, &old, &k, &e), 0);
+    assert_ptr_equal(k, &kernels_c);
+    assert_int_equal(kernels_pick("c", &new, &k, &e), 0);
+    assert_ptr_equal(k, &kernels_c_fma);
+    assert_int_equal(kernels_pick(NULL, &middle, &k, &e), 0);
+    assert_ptr_equal(k, &kernels_avx2);
+    assert_int_equal(kernels_pick("avx512", &middle, &k, &e), ERR_INVAL);
+    assert_string_equal(e.text, "isa avx512: this CPU lacks AVX512-VNNI; its best is avx2");
+    assert_ptr_equal(k, &kernels_avx2);
+    assert_int_equal(kernels_pick("avx2", &old, &k, &e), ERR_INVAL);
+    assert_int_equal(kernels_pick(NULL, &new, &k, &e), 0);
+    assert_string_equal(k->name, "avx512");
+    assert_int_equal(kernels_pick("sse9", &new, &k, &e), ERR_INVAL);
+    assert_string_equal(e.text, "isa sse9: unknown; known are c, avx2, avx512");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -643,12 +671,16 @@ int main(void)
         cmocka_unit_test(attention_sees_nothing_behind_its_position),
         cmocka_unit_test(attention_is_softmax),
         cmocka_unit_test(merging_equals_c),
+        cmocka_unit_test(the_best_is_chosen_and_what_is_not_there_is_refused),
     };
     const struct kernels *k;
     tables[n_tables++] = &kernels_c;
     if (kernels_find("c", &k, NULL) == 0 && k != &kernels_c)
         tables[n_tables++] = k;
     if (kernels_find("avx2", &k, NULL) == 0)
+        tables[n_tables++] = k;
+    tables[n_tables++] = &kernels_avx512_model;
+    if (kernels_find("avx512", &k, NULL) == 0)
         tables[n_tables++] = k;
     numerics_enter();
     return cmocka_run_group_tests(tests, NULL, NULL);
