@@ -206,7 +206,7 @@ static void name_tcp(int fd, struct listener *l)
 int listen_tcp(const char *host_port, struct listener *ret, struct err *e)
 {
     struct sockaddr_storage a;
-    socklen_t n;
+    socklen_t n = 0;
     int rc = parse_host_port(host_port, &a, &n, e);
     if (rc < 0)
         return rc;

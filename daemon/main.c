@@ -66,6 +66,11 @@ static bool run_offline(int argc, char **argv, int *ret_status)
 #else
         {"bench", NULL},
 #endif
+#ifdef HAVE_OFFLINE_PERPLEXITY
+        {"perplexity", offline_perplexity},
+#else
+        {"perplexity", NULL},
+#endif
     };
     for (size_t i = 0; argc > 1 && i < sizeof(commands) / sizeof(commands[0]); i++) {
         if (strcmp(argv[1], commands[i].name) != 0)

@@ -8,6 +8,7 @@
  */
 #include "daemon/offline_pass.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -186,6 +187,16 @@ static int start_cached(struct run *r, struct err *e)
     }
     r->seq.n_tokens = n;
     return rc;
+}
+
+double offline_log_sum_exp(const float *x, int n)
+{
+    double max = -INFINITY, sum = 0;
+    for (int i = 0; i < n; i++)
+        max = x[i] > max ? x[i] : max;
+    for (int i = 0; i < n; i++)
+        sum += exp(x[i] - max);
+    return max + log(sum);
 }
 
 int offline_last_logits(const struct offline_pass *p, float *ret, struct err *e)

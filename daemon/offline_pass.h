@@ -32,4 +32,7 @@ typedef int (*offline_row_fn)(void *ctx, int position, const float *logits, stru
 int offline_all_logits(const struct offline_pass *p, offline_row_fn on_row, void *ctx,
                        struct err *e) MUST_USE;
 
+/* log Σ exp(x[i]), of n values, in double. */
+double offline_log_sum_exp(const float *x, int n);
+
 #endif

@@ -24,16 +24,6 @@ static int by_rank(const void *a, const void *b)
     return x->id - y->id;
 }
 
-static double log_sum_exp(const float *x, int n)
-{
-    double max = -INFINITY, sum = 0;
-    for (int i = 0; i < n; i++)
-        max = x[i] > max ? x[i] : max;
-    for (int i = 0; i < n; i++)
-        sum += exp(x[i] - max);
-    return max + log(sum);
-}
-
 static int add_top(json *answer, const float *x, int n_vocab, int n_top, struct err *e)
 {
     struct ranked *all = malloc((size_t)n_vocab * sizeof *all);
@@ -52,7 +42,7 @@ static int add_top(json *answer, const float *x, int n_vocab, int n_top, struct 
 
 static void add_statistics(json *answer, const float *x, int n)
 {
-    double lse = log_sum_exp(x, n), entropy = 0, sum = 0, squares = 0;
+    double lse = offline_log_sum_exp(x, n), entropy = 0, sum = 0, squares = 0;
     for (int i = 0; i < n; i++) {
         entropy -= exp(x[i] - lse) * (x[i] - lse);
         sum += x[i];
@@ -185,7 +175,7 @@ static int on_row(void *ctx, int position, const float *logits, struct err *e)
     }
     if (position + 1 == s->n_ids)
         return 0;
-    double nll = log_sum_exp(logits, s->n_vocab) - logits[s->ids[position + 1]];
+    double nll = offline_log_sum_exp(logits, s->n_vocab) - logits[s->ids[position + 1]];
     s->sum += nll;
     s->n++;
     if (position >= s->n_ids / 2) {
