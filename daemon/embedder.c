@@ -331,6 +331,8 @@ float *embedder_query(struct history *h, const struct memory_query *q)
     int rc = v ? memory_vectors_question(h->memory, q, &text) : ERR_NOMEM;
     if (rc == 0)
         rc = embed_tokenize(m, (struct embed_text){text.data, text.len}, max, &ids, &used);
+    if (rc == 0 && !embed_knows(m, &ids))
+        rc = ERR_UNSUPPORTED;
     if (rc == 0)
         rc = embed_run(m, &(struct embed_tokens){ids.v, (int)ids.n}, 1, NULL, v, &e);
     ids_done(&ids);

@@ -78,7 +78,7 @@ bool embedder_has_work(const struct history *h);
 void embedder_work(struct history *h);
 
 /* A query's vector [embed_dim], of memory_vectors_question's text: malloc'd, NULL without a model
- * or memory (search then goes by words alone). */
+ * or memory, or when the model can't read the text (search then goes by words alone). */
 float *embedder_query(struct history *h, const struct memory_query *q);
 
 /* For status: {"state", "model", "dimensions", …}. */

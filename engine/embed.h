@@ -18,6 +18,7 @@
 #define HEARTH_ENGINE_EMBED_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -59,6 +60,10 @@ struct embed_text {
 };
 int embed_tokenize(const struct embed *m, struct embed_text text, int max_tokens, struct ids *ret,
                    size_t *ret_used) MUST_USE;
+
+/* Whether the model can read what the pieces are of: an English one gets [UNK] for most of a
+ * Chinese text, and what vectors are near then says nothing. */
+bool embed_knows(const struct embed *m, const struct ids *ids);
 
 /* Tokens of one text: 1 to embed_n_ctx ids in the vocabulary. */
 struct embed_tokens {

@@ -203,6 +203,11 @@ int32_t wordpiece_sep(const struct wordpiece *w)
     return w->sep;
 }
 
+int32_t wordpiece_unk(const struct wordpiece *w)
+{
+    return w->unk;
+}
+
 size_t wordpiece_n_vocab(const struct wordpiece *w)
 {
     return w->n;

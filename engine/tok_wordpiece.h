@@ -32,6 +32,7 @@ int wordpiece_new(const struct wordpiece_spec *spec, struct wordpiece **ret,
 void wordpiece_free(struct wordpiece *w);
 int32_t wordpiece_cls(const struct wordpiece *w);
 int32_t wordpiece_sep(const struct wordpiece *w);
+int32_t wordpiece_unk(const struct wordpiece *w);
 size_t wordpiece_n_vocab(const struct wordpiece *w);
 
 /*

@@ -21,7 +21,10 @@
 #define BLOCK 128      /* rows as floats at once: they stay in the CPU's second cache */
 #define HEAP 512       /* parts that are looked at closely */
 #define LOAD_ROWS 20000
-#define LIST_MAX 100 /* of each list that is merged */
+/* Of each list that is merged: what is further down than LIST_MIN changes no first page, and costs
+ * as much again to read. */
+#define LIST_MIN 50
+#define LIST_MAX 100
 /* The words' first ranks are good, and 60 lets a row that is far down in both lists pass them. */
 #define MERGE_OFFSET 10
 
@@ -44,6 +47,7 @@ struct search {
     float *block;        /* [BLOCK, dim] */
     size_t at[BLOCK];    /* which rows of v */
     size_t n_block;
+    size_t at_only;      /* where in q->only the last row stood */
     struct near *heap;   /* [HEAP], the worst first */
     size_t n;
     double n_all, sum, squares; /* of all cosines */
@@ -63,14 +67,36 @@ static bool has_row(const int64_t *rows, size_t n, int64_t row)
     return lo < n && rows[lo] == row;
 }
 
-static bool is_wanted(const struct search *s, const struct vector_row *row)
+/* The same for rows that come in an order near to that of the list, up or down: *at is where the
+ * last one stood. */
+static bool has_row_near(const int64_t *rows, size_t n, int64_t row, size_t *at)
+{
+    for (int i = 0; i < 2 && *at + 1 < n && rows[*at] < row; i++)
+        ++*at;
+    for (int i = 0; i < 2 && *at > 0 && *at < n && rows[*at] > row; i++)
+        --*at;
+    if (*at < n && rows[*at] == row)
+        return true;
+    size_t lo = 0, hi = n;
+    while (lo < hi) {
+        const size_t mid = lo + (hi - lo) / 2;
+        if (rows[mid] < row)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    *at = lo;
+    return lo < n && rows[lo] == row;
+}
+
+static bool is_wanted(struct search *s, const struct vector_row *row)
 {
     const struct memory_query *q = s->q;
     if (row->owner != s->owner || (q->conversation && row->conversation != q->conversation))
         return false;
     if (q->exclude && has_row(q->exclude, q->n_exclude, row->message))
         return false;
-    return !q->only || has_row(q->only, q->n_only, row->message);
+    return !q->only || has_row_near(q->only, q->n_only, row->message, &s->at_only);
 }
 
 /* Puts `item` where heap[i] is, on its way down. */
@@ -278,12 +304,16 @@ int memory_recall_both(struct memory *m, const struct memory_query *q, const flo
     struct vectors_hits near;
     if (!vector || !m->vectors)
         return memory_recall(m, q, ret, a, e);
-    wide.limit = LIST_MAX;
+    wide.limit = q->offset + q->limit;
+    if (wide.limit < LIST_MIN)
+        wide.limit = LIST_MIN;
+    if (wide.limit > LIST_MAX)
+        wide.limit = LIST_MAX;
     wide.offset = 0;
     int rc = memory_recall(m, &wide, &words, a, e);
     if (rc < 0)
         return rc;
-    if (memory_vectors_search(m, q, vector, LIST_MAX, &near) < 0 || near.n == 0)
+    if (memory_vectors_search(m, q, vector, (size_t)wide.limit, &near) < 0 || near.n == 0)
         return memory_recall(m, q, ret, a, e);
     for (size_t i = 0; i < words.n; i++)
         by_words[i] = (struct memory_ranked){words.v[i].row, words.v[i].score};

@@ -307,6 +307,52 @@ static void words_and_meaning_are_merged_by_rank(void **state)
 }
 
 /* What version 7 wrote is there, and gets vectors. */
+static void becomes(const struct memory_conversation *c, const char *asked, const char *wanted)
+{
+    const struct memory_query q = {
+        .owner = OWNER, .conversation = c->row, .text = asked, .n_text = strlen(asked)};
+    struct buf text;
+    buf_init(&text, SIZE_MAX);
+    assert_int_equal(memory_vectors_question(here.m, &q, &text), 0);
+    buf_str(&text, "");
+    assert_string_equal(text.data, wanted);
+    buf_done(&text);
+}
+
+static void who_talks_is_i_in_a_question(void **state)
+{
+    (void)state;
+    struct memory_conversation named = add_conversation(), roles = add_conversation(),
+                               wide = add_conversation(), other = add_conversation();
+    for (int i = 0; i < 4; i++) {
+        add_message(named.row, -(i > 0), MEMORY_USER, "Maria: my cat is ill again");
+        add_message(named.row, -1, MEMORY_ASSISTANT, "Tom: poor cat");
+        add_message(roles.row, -(i > 0), MEMORY_USER, "Thanks, Priya! How is it going?");
+        add_message(roles.row, -1, MEMORY_ASSISTANT, "Fine.");
+        add_message(wide.row, -(i > 0), MEMORY_USER, "小林：猫又病了");
+        add_message(other.row, -(i > 0), MEMORY_USER, "my neighbour Maria has a cat");
+    }
+    becomes(&named, "What is Maria's cat called?", "What is my cat called?");
+    becomes(&named, "When did Maria, and when Tom, call?", "When did I, and when I, call?");
+    becomes(&roles, "Where does Priya live?", "Where does I live?");
+    becomes(&wide, "小林的猫叫什么？", "我的猫叫什么？");
+    becomes(&other, "What has Maria?", "What has Maria?"); /* of whom is spoken, no more */
+    becomes(&named, "", "");
+}
+
+static void a_speakers_name_is_not_in_a_vector(void **state)
+{
+    (void)state;
+    struct memory_conversation c = add_conversation();
+    struct vectors_text text;
+    size_t n;
+    add_message(c.row, 0, MEMORY_USER, "Maria: the cat is ill");
+    use("x", 1 << 20);
+    ASSERT_OK(memory_vectors_next(here.m, (struct vectors_wanted){1, 1000}, &text, &n, &here.a));
+    assert_int_equal(n, 1);
+    assert_string_equal(text.text, "the cat is ill");
+}
+
 static void a_history_of_version_7_goes_on(void **state)
 {
     (void)state;
@@ -379,6 +425,8 @@ int main(void)
         TEST(parts_of_a_long_message_are_one_hit),
         TEST(memory_holds_the_newest_that_fit),
         TEST(words_and_meaning_are_merged_by_rank),
+        TEST(who_talks_is_i_in_a_question),
+        TEST(a_speakers_name_is_not_in_a_vector),
         cmocka_unit_test_setup_teardown(a_history_of_version_7_goes_on, place_make_empty,
                                         place_remove),
         TEST(memory_that_runs_out_loses_nothing),

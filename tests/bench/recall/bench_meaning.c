@@ -30,6 +30,7 @@ struct question {
     int64_t conversation, evidence[EVIDENCE_MAX]; /* message rows */
     int n_evidence;
     float *vector;
+    bool is_known; /* the model can read it */
 };
 struct bench {
     struct memory *m;
@@ -168,6 +169,19 @@ static float *vectors_of(struct bench *b, const char *s, size_t n, int *ret_n)
     return v;
 }
 
+static bool knows(struct bench *b, const struct buf *text)
+{
+    struct ids ids;
+    struct err e = {0};
+    size_t used;
+    ids_init(&ids);
+    check(embed_tokenize(b->model, (struct embed_text){text->data, text->len}, CHUNK, &ids, &used),
+          &e);
+    const bool is_known = embed_knows(b->model, &ids);
+    ids_done(&ids);
+    return is_known;
+}
+
 static void embed_all(struct bench *b)
 {
     struct vectors_model model = {.dim = embed_dim(b->model), .bytes_max = 1 << 30};
@@ -204,6 +218,7 @@ static void embed_all(struct bench *b)
         if (memory_vectors_question(b->m, &query, &text))
             exit(1);
         q->vector = vectors_of(b, text.data, text.len, &n);
+        q->is_known = knows(b, &text);
         buf_done(&text);
     }
 }
@@ -225,11 +240,12 @@ static int ask(struct bench *b, const struct question *q, enum how how,
     struct arena a;
     struct memory_hits hits = {.n = 0};
     struct vectors_hits near = {.n = 0};
+    const bool is_by_both = how == BY_BOTH && q->is_known;
     arena_init(&a, SIZE_MAX);
     if (how == BY_MEANING)
         check(memory_vectors_search(b->m, &query, q->vector, TOP, &near), &e);
     else
-        check(memory_recall_both(b->m, &query, how == BY_BOTH ? q->vector : NULL, &hits, &a, &e),
+        check(memory_recall_both(b->m, &query, is_by_both ? q->vector : NULL, &hits, &a, &e),
               &e);
     for (size_t i = 0; i < near.n; i++)
         rows[i] = near.v[i].row;
