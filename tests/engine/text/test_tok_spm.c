@@ -123,7 +123,7 @@ static void spaces_bytes_and_their_prefix(void **state)
     assert_encodes(t, "a", (int32_t[]){sp_a}, 1);
     assert_encodes(t, " a", (int32_t[]){sp2, a}, 2);
     assert_encodes(t, "aa", (int32_t[]){sp_a, a}, 2);
-    /* the é of no piece is its bytes; three spaces are the user's piece, with the space before it */
+    /* é is no piece: its bytes; three spaces are the user's piece, with a space behind it */
     assert_encodes(t, "a\xC3\xA9", (int32_t[]){sp_a, 3 + 0xC3, 3 + 0xA9}, 3);
     assert_encodes(t, "a   a", (int32_t[]){sp_a, user, sp_a}, 3);
     struct ids more;
@@ -223,7 +223,8 @@ static void control_token_strings_in_text_stay_text(void **state)
             const char *piece = tok_piece(all[k], id, &n);
             if (!tok_is_control(all[k], id))
                 continue;
-            struct ids plain = encode(all[k], piece, n, false), sp = encode(all[k], piece, n, true);
+            struct ids plain = encode(all[k], piece, n, false);
+            struct ids sp = encode(all[k], piece, n, true);
             for (size_t i = 0; i < plain.n; i++)
                 assert_false(tok_is_control(all[k], plain.v[i]));
             assert_int_equal(sp.n, 1);
@@ -235,8 +236,8 @@ static void control_token_strings_in_text_stay_text(void **state)
     tok_free((struct tok *)all[0]);
 }
 
-/* Steps of merging, counted: four times the text, at most five times the steps. None at all where a run is
- * the user's own piece: Gemma's spaces and newlines. */
+/* Steps of merging, counted: four times the text, at most five times the steps. None at all where a
+ * run is the user's own piece: Gemma's spaces and newlines. */
 static void steps_grow_with_the_text(void **state)
 {
     (void)state;
