@@ -322,6 +322,7 @@ static void plan(struct batch *b)
         struct run *r = b->running[i];
         bool is_decoding = !r->is_awaiting && run_pending(r) == 1;
         r->n_rows = is_decoding;
+        r->n_drafts = 0;
         n_decoding += is_decoding;
         n_prefilling += !is_decoding && !r->is_awaiting;
     }
@@ -335,6 +336,19 @@ static void plan(struct batch *b)
         left -= r->n_rows;
         n_prefilling--;
     }
+}
+
+/* Who answers alone may draft. Beside others, rows that may be for nothing cost them. A draft takes
+ * no room from anybody. */
+static void draft(struct batch *b)
+{
+    struct run *r = b->running[0];
+    struct err e;
+    if (b->n_running != 1 || r->n_rows != 1 || run_pending(r) != 1 || r->t->out.n == 0)
+        return;
+    run_draft(r);
+    if (r->n_drafts > 0 && cache_reserve(r->lease, 1 + r->n_drafts, &e))
+        r->n_drafts = 0;
 }
 
 /* ---- the pass ---- */
@@ -355,9 +369,9 @@ static int fill_parts(struct batch *b, struct engine_part *parts, int *ret_n_dec
             *ret_n_prefill += r->n_rows;
         parts[n++] = (struct engine_part){
             .seq = run_seq(r),
-            .ids = r->ids.v + run_seq(r)->n_tokens,
-            .n_ids = r->n_rows,
-            .n_logits = is_last && !turn_is_warming(r->t),
+            .ids = r->n_drafts ? r->row_ids : r->ids.v + run_seq(r)->n_tokens,
+            .n_ids = r->n_rows + r->n_drafts,
+            .n_logits = is_last && !turn_is_warming(r->t) ? 1 + r->n_drafts : 0,
             .logits = r->logits,
         };
     }
@@ -371,7 +385,7 @@ static void after_pass(struct batch *b)
         struct run *r = b->running[i];
         if (r->n_rows == 0)
             continue;
-        if (run_pending(r) == 0)
+        if (run_pending(r) + r->n_drafts == 0)
             run_draw(r);
         if (r->t->finish == TURN_FAILED)
             continue;
@@ -435,7 +449,8 @@ static void pass(struct batch *b)
         return;
     }
     const int64_t us = clock_us() - t0;
-    pace_measure(&b->pace, us, n_decoding, n_prefill);
+    if (b->n_running != 1 || b->running[0]->n_drafts == 0)
+        pace_measure(&b->pace, us, n_decoding, n_prefill);
     if (n_decoding == 0)
         pace_measure_depth(&b->pace, us, n_prefill, depth);
     after_pass(b);
@@ -462,6 +477,7 @@ void batch_step(struct batch *b)
     look_around(b);
     plan(b);
     reserve(b);
+    draft(b);
     count_queue(b);
     pass(b);
     end_finished(b);

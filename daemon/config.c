@@ -33,6 +33,7 @@ enum kind {
     K_ORIGIN,
     K_CONTEXT,
     K_SUMMARY,
+    K_ON_OFF,
     K_INT,
     K_SIZE,
     K_MODE,
@@ -98,6 +99,8 @@ static const struct option_row rows[] = {
     {"chat-template", K_TEXT, AT(chat_template), 0, 0, "FILE|NAME", "instead of the model's own"},
     {"tokenizer-nfc", K_NFC, AT(skip_nfc), 0, 0, "model|off",
      "normalise text as the model's own tokenizer does (default), or never, as llama.cpp"},
+    {"speculation", K_ON_OFF, AT(speculation), 0, 0, "on|off",
+     "draft answers from what the conversation has said before; the bits are the same (default on)"},
     {"no-cache", K_NO_CACHE, AT(use_cache), 0, 0, NULL,
      "compute every prompt from its first token"},
     {"log-level", K_LOG, AT(log_level), 0, 0, "LEVEL", "error, warn, info (default) or debug"},
@@ -220,6 +223,15 @@ static int set_bool(const char *value, bool *ret, const char *where, struct err 
     return err_set(e, ERR_INVAL, "%s is \"%s\"; yes or no is wanted", where, value);
 }
 
+static int set_on_off(int *to, const char *value, const char *where, struct err *e)
+{
+    const bool is_on = strcmp(value, "on") == 0;
+    if (!is_on && strcmp(value, "off") != 0)
+        return err_set(e, ERR_INVAL, "%s is \"%s\"; on or off is allowed", where, value);
+    *to = is_on;
+    return 0;
+}
+
 static int set_kv(enum kv_type *to, const char *value, const char *where, struct err *e)
 {
     if (!kv_type_find(value, to))
@@ -263,6 +275,8 @@ static int set_value(const struct option_row *o, struct config *c, const char *v
         return set_kv(to, value, where, e);
     case K_NFC:
         return set_nfc(to, value, where, e);
+    case K_ON_OFF:
+        return set_on_off(to, value, where, e);
     case K_LOG:
         c->log_level = log_level_parse(value);
         return c->log_level >= 0
@@ -522,6 +536,7 @@ int config_load(int argc, char **argv, struct config *ret, struct err *e)
                        .verify_every = DEFAULT_VERIFY_EVERY,
                        .kv_type = KV_F16,
                        .use_cache = 1,
+                       .speculation = 1,
                        .log_level = LOG_LEVEL_INFO};
     rc = apply_flags(values, true, &c, e);
     if (rc == 0)

@@ -36,6 +36,7 @@ struct config {
     char *embedding_model; /* file; NULL: none */
     char *summary;       /* who sums up: "model", "extract", "auto"; NULL: auto */
     int use_cache;       /* 0 with --no-cache */
+    int speculation;     /* answers are drafted by look-up (daemon/lookup.h) */
     int log_level;
 };
 
@@ -47,6 +48,7 @@ struct counters {
     _Atomic uint64_t turns_started, turns_done;
     _Atomic uint64_t prompt_tokens, cached_tokens, cached_ram, cached_disk, cached_shared,
         computed_tokens, generated_tokens;
+    _Atomic uint64_t drafted_tokens, accepted_tokens; /* daemon/lookup.h */
     _Atomic uint64_t background_tokens; /* computed ahead of turns; not in the sums above */
     _Atomic int is_background;          /* whether a turn of the daemon's own runs now */
     _Atomic uint64_t cache_hits;             /* turns with any cached token */

@@ -76,6 +76,10 @@ static void write_turns(const struct counters *n, struct buf *b)
                (unsigned long long)GET(cached_disk));
     counter(b, "hearth_shared_tokens_total", GET(cached_shared),
             "Cached prompt tokens that another conversation computed first.");
+    counter(b, "hearth_drafted_tokens_total", GET(drafted_tokens),
+            "Tokens of answers drafted by look-up.");
+    counter(b, "hearth_accepted_tokens_total", GET(accepted_tokens),
+            "Drafted tokens that the sampler drew.");
     counter(b, "hearth_computed_tokens_total", GET(computed_tokens),
             "Prompt tokens that were computed.");
     counter(b, "hearth_background_tokens_total", GET(background_tokens),

@@ -27,6 +27,8 @@ static int run_make(struct run *r, struct err *e)
     if ((rc = sampler_new(&p->sample, n_vocab, &r->sampler, e)) ||
         (rc = stop_new(p->stops, p->stop_lengths, p->n_stops, &r->stop, e)))
         return rc;
+    if (r->d->config->speculation && !turn_is_warming(t))
+        lookup_init(&r->lookup, (int)t->prompt.n + t->max_tokens);
     sampler_see_prompt(r->sampler, t->prompt.v, t->prompt.n);
     return 0;
 }
@@ -61,6 +63,7 @@ void run_free(struct run *r)
         run_abandon(r);
     sampler_free(r->sampler);
     stop_free(r->stop);
+    lookup_done(&r->lookup);
     ids_done(&r->ids);
     free(r->logits);
     free(r);
@@ -271,7 +274,7 @@ static void count_first(struct run *r)
         atomic_fetch_add(&r->d->n.background_tokens, (uint64_t)s->n_computed);
 }
 
-void run_draw(struct run *r)
+static void draw_row(struct run *r, float *logits)
 {
     struct turn *t = r->t;
     struct err e;
@@ -284,7 +287,7 @@ void run_draw(struct run *r)
         t->finish = TURN_LENGTH;
         return;
     }
-    if (sampler_draw(r->sampler, r->logits, &id, &e)) {
+    if (sampler_draw(r->sampler, logits, &id, &e)) {
         if (log_allowed(&limit))
             log_error("turn %s: %s at token %zu", t->id, e.text, t->out.n);
         turn_fail(t, 500, "numeric_error", "the model's output is unusable (%s)", e.text);
@@ -297,6 +300,54 @@ void run_draw(struct run *r)
     sampler_accept(r->sampler, id);
     atomic_fetch_add(&r->d->n.generated_tokens, 1);
     see(r, id);
+}
+
+/* Rows of logits for drafts, when there first is one. */
+static bool reserve_rows(struct run *r)
+{
+    const size_t n_vocab = (size_t)engine_info(r->engine)->n_vocab;
+    if (r->has_draft_rows)
+        return true;
+    float *rows = malloc((1 + LOOKUP_DRAFT_MAX) * n_vocab * sizeof *rows);
+    if (!rows)
+        return false;
+    free(r->logits);
+    r->logits = rows;
+    r->has_draft_rows = true;
+    return true;
+}
+
+void run_draft(struct run *r)
+{
+    const int n_left = r->t->max_tokens - (int)r->t->out.n - 1;
+    const int n_max = n_left < LOOKUP_DRAFT_MAX ? n_left : LOOKUP_DRAFT_MAX;
+    r->row_ids[0] = r->ids.v[r->ids.n - 1];
+    r->n_drafts = lookup_draft(&r->lookup, &r->ids, n_max, r->row_ids + 1);
+    if (r->n_drafts > 0 && !reserve_rows(r))
+        r->n_drafts = 0;
+}
+
+void run_draw(struct run *r)
+{
+    const size_t n_vocab = (size_t)engine_info(r->engine)->n_vocab;
+    const int n_drafts = r->n_drafts;
+    int n = 0;
+    run_seq(r)->n_tokens -= n_drafts;
+    draw_row(r, r->logits);
+    while (n < n_drafts && r->t->finish == TURN_RUNNING &&
+           r->ids.v[r->ids.n - 1] == r->row_ids[1 + n]) {
+        run_seq(r)->n_tokens++;
+        n++;
+        draw_row(r, r->logits + (size_t)n * n_vocab);
+    }
+    if (n_drafts == 0)
+        return;
+    lookup_tell(&r->lookup, n_drafts, n);
+    r->t->stats.n_drafted += n_drafts;
+    r->t->stats.n_accepted += n;
+    atomic_fetch_add(&r->d->n.drafted_tokens, (uint64_t)n_drafts);
+    atomic_fetch_add(&r->d->n.accepted_tokens, (uint64_t)n);
+    r->n_drafts = 0;
 }
 
 void run_publish(struct run *r, int64_t cost_us_per_token)

@@ -14,6 +14,7 @@
 
 #include "cache/cache.h"
 #include "daemon/daemon.h"
+#include "daemon/lookup.h"
 #include "daemon/turn.h"
 #include "engine/sample.h"
 #include "engine/stop.h"
@@ -29,8 +30,12 @@ struct run {
     struct ids ids;
     struct sampler *sampler; /* keeps its place over a yield, and so do stop and ids */
     struct stop *stop;
-    float *logits;    /* [n_vocab] */
+    float *logits;    /* [n_vocab], [1 + LOOKUP_DRAFT_MAX, n_vocab] once there was a draft */
+    bool has_draft_rows;
+    struct lookup lookup;
     int n_rows;       /* of the pass that is being made */
+    int n_drafts;     /* and, behind the pending id, so many drafted ones */
+    int32_t row_ids[1 + LOOKUP_DRAFT_MAX]; /* both */
     int n_published;  /* blocks */
     bool is_awaiting; /* another turn is computing its prefix, or the disk is reading it */
     bool has_asked_disk;
@@ -62,8 +67,11 @@ void run_abandon(struct run *r);
 struct kv_seq *run_seq(const struct run *r);
 int run_pending(const struct run *r);
 
+/* Of a run that decodes: drafts what may follow its pending id, into row_ids and n_drafts. */
+void run_draft(struct run *r);
 /* After a pass that took the run's last pending id: draws the next one from r->logits, sends what
- * may be sent, and sets t->finish when that was the end. A warming turn ends there. */
+ * may be sent, and sets t->finish when that was the end. A warming turn ends there. While what was
+ * drawn is what was drafted, the next row's follows; rows of other drafts are taken back. */
 void run_draw(struct run *r);
 /* Shares the blocks that the pass has filled. */
 void run_publish(struct run *r, int64_t cost_us_per_token);

@@ -140,6 +140,7 @@ struct turn_stats {
     int64_t plan_us; /* the history thread's, from the messages to the prompt; within the queue's */
     int n_cached, n_ram, n_disk, n_shared, n_computed;
     int n_yields;            /* times it gave its blocks back and resumed */
+    int n_drafted, n_accepted; /* ids of the answer by look-up */
     /* The history thread's, by daemon/account.h. */
     const char *miss_reason; /* NULL: none; else miss_name's */
     int miss_at_message;     /* index into the window, -1: none */

@@ -110,6 +110,8 @@ static json *timings_of(const struct turn *t)
     json_set_num(o, "ttft_ms", t_first ? wire_ms(t_first - s->t_arrived) : 0);
     json_set_num(o, "decode_ms", wire_ms(s->decode_us));
     json_set_num(o, "prefill_tps", per_second(s->n_computed, s->prefill_us));
+    json_set_int(o, "drafted", s->n_drafted);
+    json_set_int(o, "accepted", s->n_accepted);
     json_set_num(o, "decode_tps", per_second((int64_t)t->out.n - 1, s->decode_us));
     return o;
 }

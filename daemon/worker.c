@@ -150,7 +150,8 @@ static uint64_t pass_bytes(const struct work *w)
     const uint64_t n_vocab = (uint64_t)engine_info(w->engine)->n_vocab;
     const int parallel = w->d->config->parallel;
     return engine_pass_bytes(w->engine, PACE_ROWS_MAX + parallel) +
-           (uint64_t)parallel * n_vocab * 6 * sizeof(float);
+           (uint64_t)parallel * LOOKUP_SLOTS_MAX * sizeof(uint32_t) +
+           (uint64_t)parallel * n_vocab * (6 + LOOKUP_DRAFT_MAX) * sizeof(float);
 }
 
 static void tell_budget(struct work *w, const struct budget_request *r, const struct budget *budget)
