@@ -183,6 +183,41 @@ static void give_up(struct disk *d, const struct disk_place *p, const struct err
     }
 }
 
+/* The file that rested longest leaves the page cache. */
+static void forget_one(struct disk *d)
+{
+    struct resting *r = &d->resting;
+    char root[DISK_ROOT_CHARS + 1];
+    disk_root_name(r->v[r->first].root, root);
+    const struct disk_place place = {.dir = d->dir, .root = root, .id = r->v[r->first].id};
+    disk_file_forget(&place);
+    r->first = (r->first + 1) % DISK_RESTING_MAX;
+    r->n--;
+}
+
+/* To be forgotten, but not now: that takes as long as reading it did, and a turn waits. */
+static void forget_later(struct disk *d, const struct disk_job *j)
+{
+    struct resting *r = &d->resting;
+    if (r->n == DISK_RESTING_MAX) {
+        forget_one(d);
+    }
+    const size_t at = (r->first + r->n++) % DISK_RESTING_MAX;
+    memcpy(r->v[at].root, j->root, HASH_BYTES);
+    memcpy(r->v[at].id, j->id, HASH_BYTES);
+    r->due_us = clock_us() + (int64_t)DISK_REST_MS * 1000;
+}
+
+/* For mailbox_wait. */
+static int forget_due_ms(const struct disk *d)
+{
+    if (d->resting.n == 0) {
+        return -1;
+    }
+    const int64_t left_us = d->resting.due_us - clock_us();
+    return left_us > 0 ? (int)(left_us / 1000) + 1 : 0;
+}
+
 static void open_ahead(struct disk *d)
 {
     int n = 0;
@@ -235,6 +270,7 @@ static void do_read(struct disk *d)
         d->n.n_read++;
         d->n.bytes_read += record_bytes(j->block_bytes);
         pthread_mutex_unlock(&d->lock);
+        forget_later(d, j);
     }
     answer(d, j, rc);
 }
@@ -475,6 +511,8 @@ static bool step(struct disk *d)
         do_write(d);
     } else if (d->is_order_wanted) {
         save_order(d);
+    } else if (forget_due_ms(d) == 0 && !d->is_stopping) {
+        forget_one(d);
     } else {
         return false;
     }
@@ -566,7 +604,7 @@ static void *run(void *arg)
         if (d->is_stopping) {
             break;
         }
-        mailbox_wait(&d->box, -1);
+        mailbox_wait(&d->box, forget_due_ms(d));
     }
     if (!rc) {
         save_order(d);

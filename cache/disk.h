@@ -36,6 +36,10 @@
 
 #define DISK_PAUSE_MS (60 * 1000)
 #define DISK_AHEAD 4 /* files opened before they are read */
+/* How long after the last read what was read leaves the page cache (the turn that waited for it has
+ * got its first tokens by then), and how many files may wait for that. */
+#define DISK_REST_MS 2000
+#define DISK_RESTING_MAX 1024
 
 struct disk;
 

@@ -119,9 +119,18 @@ int disk_file_read(int fd, const struct record_name *name, void *data, struct re
     if (!rc) {
         rc = record_parse(name, head, data, ret, e);
     }
-    /* It is in our budget now: once is enough. */
-    (void)sys.fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
     return rc;
+}
+
+void disk_file_forget(const struct disk_place *p)
+{
+    char name[DISK_NAME_BYTES];
+    disk_file_name(p, ".kv", name);
+    const int fd = sys.openat(p->dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+    if (fd >= 0) {
+        (void)sys.fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* advice */
+        sys.close(fd);
+    }
 }
 
 int disk_file_read_head(int fd, const struct record_name *name, struct record *ret, struct err *e)

@@ -37,6 +37,9 @@ int disk_file_open_head(const struct disk_place *p, size_t block_bytes, int *ret
  * ERR_BUSY; data then holds rubbish. */
 int disk_file_read(int fd, const struct record_name *name, void *data, struct record *ret,
                    struct err *e) MUST_USE;
+/* Its bytes leave the page cache: they are in our budget now, and once is enough. Takes as long as
+ * the read did, so not while somebody waits for the next. */
+void disk_file_forget(const struct disk_place *p);
 /* The head alone, as record_parse_head. */
 int disk_file_read_head(int fd, const struct record_name *name, struct record *ret,
                         struct err *e) MUST_USE;

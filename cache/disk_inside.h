@@ -13,6 +13,15 @@ struct jobs {
     struct mail *head, **tail;
 };
 
+/* Files that were read, oldest first, whose bytes are still in the page cache. */
+struct resting {
+    struct {
+        uint8_t root[HASH_BYTES], id[HASH_BYTES];
+    } v[DISK_RESTING_MAX]; /* a ring */
+    size_t first, n;
+    int64_t due_us;
+};
+
 struct disk {
     pthread_mutex_t lock; /* over index, n and state; never over a system call */
     pthread_cond_t known;
@@ -39,6 +48,7 @@ struct disk {
     bool is_order_wanted;
     bool has_failed; /* a removal, since the last sync */
     struct purge purge; /* of the purge at the head of writes */
+    struct resting resting;
 
     struct jobs unclaimed; /* the disk thread's, then disk_close's */
 };

@@ -1,6 +1,7 @@
 /*
  * What surrounds the files of the disk tier: another owner's under our names, things in the folder
- * that aren't ours, any time stamp, and that nothing is ever synced. B69.
+ * that aren't ours, any time stamp, that nothing is ever synced, and when what was read leaves the
+ * page cache. B69.
  */
 #include "tests/cache/tier.h"
 
@@ -12,8 +13,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/sys.h"
+#include "cache/disk.h"
 
 #define N_IDS 200
 #define N_WHOLE 6 /* blocks of 200 positions */
@@ -338,6 +341,138 @@ static void the_disk_thread_never_syncs(void **state)
     assert_int_equal(n_synced, 0);
 }
 
+/* ---- leaving the page cache ---- */
+
+/* The disk thread's; the test looks when it has been told that all are forgotten. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int64_t read_at_us;  /* the last read */
+    int64_t least_us;    /* between a read and what was forgotten after it */
+    size_t n_forgotten;
+    ino_t inodes[TIER_FILES_MAX];
+} seen = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static ssize_t noting_pread(int fd, void *p, size_t n, off_t off)
+{
+    const ssize_t got = pread(fd, p, n, off);
+    pthread_mutex_lock(&seen.lock);
+    seen.read_at_us = clock_us();
+    pthread_mutex_unlock(&seen.lock);
+    return got;
+}
+
+static int noting_fadvise(int fd, off_t off, off_t n, int advice)
+{
+    struct stat st;
+    if (advice == POSIX_FADV_DONTNEED && fstat(fd, &st) == 0) {
+        pthread_mutex_lock(&seen.lock);
+        const int64_t us = clock_us() - seen.read_at_us;
+        seen.least_us = us < seen.least_us ? us : seen.least_us;
+        assert_true(seen.n_forgotten < TIER_FILES_MAX);
+        seen.inodes[seen.n_forgotten++] = st.st_ino;
+        pthread_cond_broadcast(&seen.changed);
+        pthread_mutex_unlock(&seen.lock);
+    }
+    return posix_fadvise(fd, off, n, advice);
+}
+
+static void watch_pages(void)
+{
+    seen.n_forgotten = 0;
+    seen.least_us = INT64_MAX;
+    sys.pread = noting_pread;
+    sys.fadvise = noting_fadvise;
+}
+
+static void wait_forgotten(size_t n)
+{
+    pthread_mutex_lock(&seen.lock);
+    while (seen.n_forgotten < n) {
+        pthread_cond_wait(&seen.changed, &seen.lock);
+    }
+    pthread_mutex_unlock(&seen.lock);
+}
+
+static int by_inode(const void *a, const void *b)
+{
+    const ino_t x = *(const ino_t *)a, y = *(const ino_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* n_blocks are written, the cache starts anew and restores them all; then each has left once. */
+static int64_t restore_and_forget(int n_blocks)
+{
+    struct tier t;
+    const int n = n_blocks * KV_BLOCK;
+    int32_t *ids = malloc(((size_t)n + 1) * sizeof *ids);
+    assert_non_null(ids);
+    tier_ids(ids, n + 1, 1);
+    tier_init(&t, (size_t)n_blocks + 8);
+    tier_turn(&t, "a", 1, ids, n);
+    tier_settle(&t);
+    watch_pages();
+    tier_restart(&t);
+    assert_int_equal(tier_turn(&t, "a", 1, ids, n + 1).n_disk, n);
+    wait_forgotten((size_t)n_blocks);
+    tier_done(&t);
+    sys_reset();
+    free(ids);
+    assert_int_equal(seen.n_forgotten, n_blocks);
+    qsort(seen.inodes, seen.n_forgotten, sizeof *seen.inodes, by_inode);
+    for (size_t i = 1; i < seen.n_forgotten; i++) {
+        assert_true(seen.inodes[i - 1] != seen.inodes[i]);
+    }
+    return seen.least_us;
+}
+
+static void what_was_read_leaves_the_page_cache_when_nobody_waits(void **state)
+{
+    (void)state;
+    assert_true(restore_and_forget(6) >= (int64_t)DISK_REST_MS * 1000);
+}
+
+static void more_than_may_wait_for_that_leaves_too(void **state)
+{
+    (void)state;
+    restore_and_forget(DISK_RESTING_MAX + 30);
+}
+
+/* Between the read and the leaving anything may come to stand under a name. */
+static void no_link_is_followed_to_leave_the_page_cache(void **state)
+{
+    (void)state;
+    struct tier t;
+    struct stat other;
+    int32_t ids[N_IDS];
+    char path[300], aside[100];
+    tier_ids(ids, N_IDS, 1);
+    tier_init(&t, 20);
+    tier_turn(&t, "a", 1, ids, 4 * KV_BLOCK);
+    tier_settle(&t);
+    watch_pages();
+    tier_restart(&t);
+    assert_int_equal(tier_turn(&t, "a", 1, ids, 4 * KV_BLOCK + 1).n_disk, 4 * KV_BLOCK);
+    snprintf(aside, sizeof aside, "%s/aside", t.dir);
+    write_file(aside, "somebody's");
+    assert_int_equal(stat(aside, &other), 0);
+    for (int k = 1; k < 4; k++) {
+        tier_path(&t, "a", ids, k * KV_BLOCK, path, sizeof path);
+        assert_int_equal(unlink(path), 0);
+        assert_int_equal(k == 1   ? symlink(aside, path)
+                         : k == 2 ? mkfifo(path, 0600)
+                                  : 0,
+                         0);
+    }
+    tier_path(&t, "a", ids, 4 * KV_BLOCK, path, sizeof path);
+    wait_forgotten(2); /* the FIFO and the last, which was read after those */
+    assert_true(seen.inodes[0] != other.st_ino && seen.inodes[1] != other.st_ino);
+    assert_int_equal(stat(path, &other), 0);
+    assert_true(seen.inodes[1] == other.st_ino);
+    tier_done(&t);
+    sys_reset();
+}
+
 int main(void)
 {
     log_init(LOG_LEVEL_ERROR);
@@ -349,6 +484,9 @@ int main(void)
         cmocka_unit_test(any_time_stamp_is_fine),
         cmocka_unit_test(a_stamp_in_the_far_future_is_not_the_oldest),
         cmocka_unit_test(the_disk_thread_never_syncs),
+        cmocka_unit_test(what_was_read_leaves_the_page_cache_when_nobody_waits),
+        cmocka_unit_test(more_than_may_wait_for_that_leaves_too),
+        cmocka_unit_test(no_link_is_followed_to_leave_the_page_cache),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
