@@ -100,7 +100,7 @@ static const struct option_row rows[] = {
     {"tokenizer-nfc", K_NFC, AT(skip_nfc), 0, 0, "model|off",
      "normalise text as the model's own tokenizer does (default), or never, as llama.cpp"},
     {"speculation", K_ON_OFF, AT(speculation), 0, 0, "on|off",
-     "draft answers from what the conversation has said before; the bits are the same (default on)"},
+     "draft answers from what was said before; the bits are the same (default on)"},
     {"no-cache", K_NO_CACHE, AT(use_cache), 0, 0, NULL,
      "compute every prompt from its first token"},
     {"log-level", K_LOG, AT(log_level), 0, 0, "LEVEL", "error, warn, info (default) or debug"},
