@@ -52,7 +52,7 @@ static int encode(const struct chat *c, const char *text, size_t n, struct ids *
  * How many of the message's ids can stand for the beginning of its text, and how many bytes they
  * cover. A control token ends it: content has none.
  */
-static size_t usable_ids(const struct chat *c, const struct chat_message *m, size_t *ret_bytes)
+size_t chat_usable_ids(const struct chat *c, const struct chat_message *m, size_t *ret_bytes)
 {
     size_t n = 0;
     *ret_bytes = 0;
@@ -84,8 +84,30 @@ static int put_run(const struct chat *c, const struct chat_message *m, struct id
     return rc;
 }
 
+static int segments_only(struct err *e)
+{
+    return err_set(e, ERR_UNSUPPORTED, "this chat template has no segments; it prints whole chats");
+}
+
+/* What a window ends in behind its last message. */
+static int window_prompt(const struct chat *c, struct ids *ret, struct err *e)
+{
+    struct ids ids;
+    size_t starts[2];
+    const struct chat_message m = {.role = CHAT_USER, .text = "x", .n_text = 1};
+    struct chat_rendering to = {.ids = &ids, .starts = starts};
+    ids_init(&ids);
+    int rc = chat_window(c, &m, 1, true, &to, e);
+    if (rc == 0 && (rc = ids_add(ret, ids.v + starts[1], ids.n - starts[1])) < 0)
+        rc = err_set(e, rc, "no room for token ids");
+    ids_done(&ids);
+    return rc;
+}
+
 int chat_generation_prompt(const struct chat *c, struct ids *ret, struct err *e)
 {
+    if (c->jinja)
+        return window_prompt(c, ret, e);
     size_t n_before = ret->n;
     int rc = push(ret, c->open, e);
     if (rc == 0)
@@ -97,6 +119,8 @@ int chat_generation_prompt(const struct chat *c, struct ids *ret, struct err *e)
 
 int chat_end_of_turn(const struct chat *c, bool had_eog, struct ids *ret, struct err *e)
 {
+    if (c->jinja)
+        return segments_only(e);
     size_t n_before = ret->n;
     int rc = had_eog ? 0 : push(ret, c->close, e);
     if (rc == 0)
@@ -110,7 +134,7 @@ static int put_message(const struct chat *c, const struct chat_message *m, struc
                        struct err *e)
 {
     size_t covered;
-    size_t n_ids = usable_ids(c, m, &covered);
+    size_t n_ids = chat_usable_ids(c, m, &covered);
     int rc = 0;
     if (n_ids > 0) {
         rc = chat_generation_prompt(c, ret, e);
@@ -147,6 +171,8 @@ int chat_segment(const struct chat *c, const struct chat_message *m, enum chat_r
                  struct ids *ret, struct err *e)
 {
     assert(m->role != CHAT_NONE);
+    if (c->jinja)
+        return segments_only(e);
     size_t n_before = ret->n;
     int rc = prev == CHAT_NONE ? put_start(c, m, ret, e) : 0;
     if (rc == 0)
@@ -198,10 +224,11 @@ int chat_render(const struct chat *c, const struct chat_message *m, size_t n,
                 bool add_generation_prompt, struct chat_rendering *ret, struct err *e)
 {
     size_t n_ids = ret->ids->n, n_text = ret->text ? ret->text->len : 0;
-    int rc = ids_window(c, m, n, ret, e);
-    if (rc == 0 && add_generation_prompt)
+    int rc = c->jinja ? chat_window(c, m, n, add_generation_prompt, ret, e)
+                      : ids_window(c, m, n, ret, e);
+    if (rc == 0 && !c->jinja && add_generation_prompt)
         rc = chat_generation_prompt(c, ret->ids, e);
-    if (rc == 0 && ret->text) {
+    if (rc == 0 && !c->jinja && ret->text) {
         text_window(c, m, n, add_generation_prompt, ret->text);
         rc = buf_error(ret->text);
         if (rc < 0)
@@ -220,6 +247,8 @@ void chat_free(struct chat *c)
     if (!c)
         return;
     ids_done(&c->head);
+    jinja_free(c->jinja);
+    free(c->controls);
     free(c->head_text);
     free(c->default_system);
     free(c);
@@ -227,8 +256,12 @@ void chat_free(struct chat *c)
 
 const char *chat_family(const struct chat *c)
 {
-    (void)c;
-    return CHAT_FAMILY;
+    return c->jinja ? "template" : CHAT_FAMILY;
+}
+
+enum chat_mode chat_mode(const struct chat *c)
+{
+    return c->jinja ? CHAT_RERENDER : CHAT_SEGMENTS;
 }
 
 const char *chat_default_system(const struct chat *c)

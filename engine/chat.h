@@ -16,6 +16,10 @@
  * the first that isn't, or that is a control token; then the bytes of the text that they don't
  * cover are encoded, then the end of turn.
  *
+ * A template that isn't such segments is run over the whole window each turn (re-render mode,
+ * chat_window.c): what a turn prints need not begin with what the one before printed. There
+ * chat_render is all there is; segments and ends of turns alone are ERR_UNSUPPORTED.
+ *
  * BOS: put once, before the first segment, if the model wants one (add_bos_token) or the template
  * prints it.
  */
@@ -52,7 +56,9 @@ struct chat;
 int chat_new(const struct tok *tok, const char *template_text, const char *override,
              struct chat **ret, struct err *e) MUST_USE;
 void chat_free(struct chat *c);
-const char *chat_family(const struct chat *c); /* "chatml" */
+const char *chat_family(const struct chat *c); /* "chatml"; "template" in re-render mode */
+enum chat_mode { CHAT_SEGMENTS, CHAT_RERENDER };
+enum chat_mode chat_mode(const struct chat *c);
 /*
  * The system text that the template adds when the first message isn't a system message; NULL: none.
  */
@@ -82,6 +88,8 @@ struct chat_rendering {
     struct ids *ids;
     struct buf *text;
     size_t *starts;
+    int64_t now; /* what a template is told as the time, in seconds since 1970: a conversation's
+                  * beginning, so that it stays; 0: when the chat format was opened */
 };
 int chat_render(const struct chat *c, const struct chat_message *m, size_t n,
                 bool add_generation_prompt, struct chat_rendering *ret, struct err *e) MUST_USE;

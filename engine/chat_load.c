@@ -4,11 +4,13 @@
  * chat_new trusts no template by its looks. It renders synthetic chats twice, by the template
  * itself (template.c) and as segments, and compares the text of all of them, and the ids of those
  * without look-alikes of control tokens: segments in a row against the whole text encoded at once
- * with specials. What trims, reorders, drops or strips something fails one of them and is refused
+ * with specials. What trims, reorders, drops or strips something fails one of them, and is then run
+ * over whole windows (chat_window.c). What can't be run, or doesn't print a plain chat, is refused
  * by name.
  */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "engine/chat_impl.h"
 #include "engine/template.h"
@@ -63,7 +65,7 @@ static const struct check_chat {
 struct loading {
     struct chat *c;
     const char *source;
-    size_t n_source;
+    struct jinja *jinja;
 };
 
 static struct tok_str special_text(const struct tok *tok, int32_t id)
@@ -78,15 +80,12 @@ static struct tok_str special_text(const struct tok *tok, int32_t id)
 static int by_template(const struct loading *l, const struct chat_message *m, size_t n,
                        bool add_generation_prompt, struct buf *ret, struct err *e)
 {
-    struct template_args a = {.source = l->source,
-                              .n_source = l->n_source,
-                              .messages = m,
-                              .n_messages = n,
-                              .add_generation_prompt = add_generation_prompt};
-    a.bos = special_text(l->c->tok, tok_bos_token(l->c->tok));
-    a.eos = special_text(l->c->tok, tok_eos_token(l->c->tok));
+    struct template_args a = {.n_messages = n, .add_generation_prompt = add_generation_prompt};
+    a.bos = l->c->bos;
+    a.eos = l->c->eos;
+    a.now = l->c->now;
     buf_clear(ret);
-    return template_render(&a, ret, e);
+    return template_render(l->jinja, &a, m, ret, e);
 }
 
 /* Copies text less what it must end with; ERR_UNSUPPORTED when it doesn't. */
@@ -246,7 +245,7 @@ static int find_control(const struct tok *tok, const char *name, int32_t *ret, s
     return 0;
 }
 
-static void make_render_id(struct chat *c)
+static void make_render_id(struct chat *c, const char *source)
 {
     struct hash_state h;
     uint8_t tok_hash[HASH_BYTES];
@@ -260,13 +259,17 @@ static void make_render_id(struct chat *c)
         hash_add(&h, c->head_text, c->n_head_text);
     if (c->n_default_system > 0)
         hash_add(&h, c->default_system, c->n_default_system);
+    if (c->jinja) {
+        hash_add(&h, "whole windows 1", sizeof "whole windows 1");
+        hash_add(&h, source, strlen(source));
+    }
     hash_end(&h, c->render_id);
 }
 
 /* Names the template by its first line. */
 static int refuse(struct err *e, const char *source)
 {
-    if (e && e->code != ERR_UNSUPPORTED && e->code != ERR_CORRUPT && e->code != ERR_LIMIT)
+    if (e && e->code == ERR_NOMEM)
         return e->code;
     int n = (int)strcspn(source, "\r\n");
     struct err why = {0};
@@ -298,6 +301,28 @@ static int choose_source(const char *template_text, const char *override, const 
     return 0;
 }
 
+/* Segments if the template is proven to be such, else whole windows. */
+static int open_source(struct loading *l, bool has_family, struct err *e)
+{
+    struct err why = {0};
+    int rc = jinja_new(l->source, strlen(l->source), &l->jinja, e);
+    if (rc < 0)
+        return rc;
+    rc = has_family ? recognise(l, &why) : ERR_UNSUPPORTED;
+    if (rc == ERR_NOMEM)
+        return err_set(e, rc, "%s", why.text);
+    if (rc == 0)
+        return 0;
+    struct chat *c = l->c;
+    free(c->head_text);
+    free(c->default_system);
+    c->head_text = c->default_system = NULL;
+    c->n_head_text = c->n_default_system = c->head.n = 0;
+    c->jinja = l->jinja;
+    l->jinja = NULL;
+    return chat_window_open(c, e);
+}
+
 int chat_new(const struct tok *tok, const char *template_text, const char *override,
              struct chat **ret, struct err *e)
 {
@@ -311,19 +336,24 @@ int chat_new(const struct tok *tok, const char *template_text, const char *overr
     if (!c)
         return err_set(e, ERR_NOMEM, "no memory for the chat format");
     c->tok = tok;
+    c->bos = special_text(tok, tok_bos_token(tok));
+    c->eos = special_text(tok, tok_eos_token(tok));
+    c->now = (int64_t)time(NULL);
     ids_init(&c->head);
-    rc = find_control(tok, CHAT_OPEN, &c->open, e);
+    struct err no_family;
+    rc = find_control(tok, CHAT_OPEN, &c->open, &no_family);
     if (rc == 0)
-        rc = find_control(tok, CHAT_CLOSE, &c->close, e);
-    if (rc == 0 && l.source) {
-        l.n_source = strlen(l.source);
-        rc = recognise(&l, e);
-    }
+        rc = find_control(tok, CHAT_CLOSE, &c->close, &no_family);
+    if (l.source)
+        rc = open_source(&l, rc == 0, e);
+    else if (rc < 0)
+        *e = no_family;
+    jinja_free(l.jinja);
     if (rc < 0) {
         chat_free(c);
         return l.source ? refuse(e, l.source) : rc;
     }
-    make_render_id(c);
+    make_render_id(c, l.source);
     *ret = c;
     return 0;
 }

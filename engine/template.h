@@ -1,13 +1,6 @@
 /*
- * The part of Jinja that plain chat templates are written in, for one purpose: chat.c renders a few
- * synthetic chats with the model's own template and compares them with its segments. Whatever is
- * executed and isn't understood is an error that names it and its line; what lies in a branch not
- * taken (tools) may be anything.
- *
- * Understood: text, {{ }}, {% for m in … %}, if / elif / else, set; trim markers, trim_blocks and
- * lstrip_blocks as Hugging Face sets them; strings, numbers, + ~, comparisons, in, and / or / not,
- * x if y else z, [index], [slice], attributes of messages and of loop, the tests defined, none,
- * string, the filters trim and length. Not understood: calls, macros, namespaces, other filters.
+ * A chat rendered by the model's own template (jinja.h), with a mark on each byte that came from a
+ * message.
  */
 #ifndef HEARTH_ENGINE_TEMPLATE_H
 #define HEARTH_ENGINE_TEMPLATE_H
@@ -18,23 +11,31 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "engine/chat.h"
+#include "engine/jinja.h"
 
-#define TEMPLATE_BYTES_MAX ((size_t)1 << 20)
+#define TEMPLATE_BYTES_MAX JINJA_SOURCE_BYTES_MAX
+#define TEMPLATE_MARKS 254
+
+struct template_message {
+    enum chat_role role;
+    struct jinja_str content; /* with its marks: 1 + message % TEMPLATE_MARKS */
+};
 
 struct template_args {
-    const char *source;
-    size_t n_source;
-    const struct chat_message *messages;
+    const struct template_message *messages;
     size_t n_messages;
     bool add_generation_prompt;
     struct tok_str bos, eos; /* what bos_token and eos_token print */
+    int64_t now;             /* what strftime_now tells, in seconds since 1970 */
 };
 
-/*
- * Appends the rendering. ERR_UNSUPPORTED and ERR_CORRUPT (unbalanced tags) name the line;
- * ERR_LIMIT: more work than a plain template ever takes.
- */
-int template_render(const struct template_args *a, struct buf *ret, struct err *e) MUST_USE;
+/* Appends the rendering and its marks (may be NULL); what comes up is made in `arena`. Errors are
+ * jinja_render's. */
+int template_run(const struct jinja *j, const struct template_args *a, struct arena *arena,
+                 struct buf *ret, struct buf *ret_marks, struct err *e) MUST_USE;
+/* The same for messages without marks, with an arena of its own. */
+int template_render(const struct jinja *j, const struct template_args *a,
+                    const struct chat_message *m, struct buf *ret, struct err *e) MUST_USE;
 
 /* "system", "user", "assistant"; "" for CHAT_NONE. */
 const char *chat_role_name(enum chat_role role);

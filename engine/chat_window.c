@@ -1,0 +1,390 @@
+/*
+ * Chats in re-render mode: the model's own template prints the whole window each turn.
+ *
+ *      messages ─► conformed to what the template takes ─► text, and a mark on each byte that came
+ *      from a message ─► control tokens where the markup spells them; what lies between two of them
+ *      is one run, encoded without special tokens
+ *
+ * A control token is taken only where none of its bytes came from a message, so that nothing a
+ * person wrote becomes one, and neither does what markup and content spell together. That holds
+ * whatever the template does to the content (trims it, splits it, quotes it): the marks follow the
+ * bytes through the interpreter.
+ *
+ * What a template can't take is conformed, by what it did with synthetic chats when it was loaded:
+ * without a system role the system text goes before the next user message; system messages in mid
+ * chat likewise; where roles must alternate, neighbours of one role become one message. Between
+ * texts so joined is a blank line. A message of a person that the template leaves out is an error,
+ * never a silent loss.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/chat_impl.h"
+#include "engine/template.h"
+
+#define RUN_BYTES_MAX ((size_t)512 << 20)
+#define TEXT_BYTES_MAX ((size_t)64 << 20)
+
+struct window {
+    const struct chat *c;
+    const struct chat_message *m;
+    size_t n;
+    struct arena arena;
+    struct buf text, marks;
+    struct template_message *v; /* conformed */
+    size_t n_v;
+    size_t *starts; /* [n + 1] bytes of text at which the messages' shares begin */
+    size_t next;    /* the message whose text comes next */
+    struct err *e;
+};
+
+static int nomem(struct err *e)
+{
+    return err_set(e, ERR_NOMEM, "no memory for the chat");
+}
+
+/* Joins m[i]'s text to a conformed message. */
+static int join(struct window *w, struct template_message *to, size_t i)
+{
+    const struct chat_message *m = &w->m[i];
+    const size_t gap = to->content.n > 0 && m->n_text > 0 ? 2 : 0, n = to->content.n;
+    char *s = arena_alloc(&w->arena, n + gap + m->n_text + 1);
+    uint8_t *marks = arena_alloc(&w->arena, n + gap + m->n_text + 1);
+    if (!s || !marks)
+        return nomem(w->e);
+    if (n > 0) {
+        memcpy(s, to->content.s, n);
+        memcpy(marks, to->content.marks, n);
+    }
+    memcpy(s + n, "\n\n", gap);
+    if (m->n_text > 0)
+        memcpy(s + n + gap, m->text, m->n_text);
+    memset(marks + n, (int)(1 + i % TEMPLATE_MARKS), gap + m->n_text);
+    to->content = (struct jinja_str){.s = s, .n = n + gap + m->n_text, .marks = marks};
+    return 0;
+}
+
+/* The system messages of m[from, to) go into a conformed message. */
+static int join_systems(struct window *w, struct template_message *to, size_t from, size_t end)
+{
+    int rc = 0;
+    for (size_t k = from; rc == 0 && k < end; k++)
+        rc = w->m[k].role == CHAT_SYSTEM ? join(w, to, k) : 0;
+    return rc;
+}
+
+/* The messages as the template takes them. A system message that it doesn't take waits for the next
+ * user message. */
+static int conform(struct window *w)
+{
+    const struct chat_takes *takes = &w->c->takes;
+    size_t waits = w->n; /* the first one that waits; n: none */
+    int rc = 0;
+    w->v = arena_array(&w->arena, w->n + 1, sizeof *w->v);
+    if (!w->v)
+        return nomem(w->e);
+    for (size_t i = 0; rc == 0 && i < w->n; i++) {
+        enum chat_role role = w->m[i].role;
+        struct template_message *last = w->n_v > 0 ? &w->v[w->n_v - 1] : NULL, *to = last;
+        const bool is_late = role == CHAT_SYSTEM && last && !takes->late_system;
+        const bool joins = last && last->role == role && (takes->alternation || is_late);
+        if (!joins && (is_late || (role == CHAT_SYSTEM && !takes->system))) {
+            waits = waits < w->n ? waits : i;
+            continue;
+        }
+        if (!joins) {
+            to = &w->v[w->n_v++];
+            to->role = role;
+        }
+        if (role == CHAT_USER && waits < w->n) {
+            rc = join_systems(w, to, waits, i);
+            waits = w->n;
+        }
+        rc = rc == 0 ? join(w, to, i) : rc;
+    }
+    if (rc < 0 || waits == w->n)
+        return rc;
+    struct template_message *to = &w->v[w->n_v++]; /* no user message follows: it becomes one */
+    to->role = CHAT_USER;
+    return join_systems(w, to, waits, w->n);
+}
+
+/* The control token that the markup spells at i, its length; -1: none. */
+static int32_t control_at(const struct window *w, size_t i, size_t *ret_n)
+{
+    const struct chat_control *v = w->c->controls;
+    const char *s = w->text.data + i;
+    const size_t left = w->text.len - i;
+    int32_t best = -1;
+    *ret_n = 0;
+    for (size_t k = w->c->first_control[(unsigned char)*s];
+         k < w->c->first_control[(unsigned char)*s + 1]; k++) {
+        bool is = v[k].n <= left && v[k].n > *ret_n && memcmp(v[k].s, s, v[k].n) == 0;
+        for (size_t b = 0; is && b < v[k].n; b++)
+            is = w->marks.data[i + b] == 0;
+        if (is) {
+            best = v[k].id;
+            *ret_n = v[k].n;
+        }
+    }
+    return best;
+}
+
+/* Where the share of what follows begins in markup [from, to): behind the end of the turn at the
+ * next control token, else at the first control token; (size_t)-1: there is none. */
+static size_t boundary(const struct window *w, size_t from, size_t to)
+{
+    size_t first = (size_t)-1, behind = (size_t)-1, n;
+    for (size_t i = from; i < to; i += n) {
+        int32_t id = control_at(w, i, &n);
+        if (id < 0) {
+            n = 1;
+            continue;
+        }
+        if (behind != (size_t)-1)
+            return i;
+        if (tok_is_eog(w->c->tok, id))
+            behind = i + n;
+        else if (first == (size_t)-1 && !(i == 0 && id == tok_bos_token(w->c->tok)))
+            first = i;
+    }
+    return behind != (size_t)-1 ? behind : first;
+}
+
+/* Finds each message's bytes in the text, and from them the shares. */
+static int find_shares(struct window *w)
+{
+    size_t at = 0, end = 0;
+    for (size_t i = 0; i <= w->n; i++)
+        w->starts[i] = (size_t)-1;
+    for (size_t i = 0; i < w->n; i++) {
+        const uint8_t mark = (uint8_t)(1 + i % TEMPLATE_MARKS);
+        const char *hit =
+            at < w->text.len ? memchr(w->marks.data + at, mark, w->text.len - at) : NULL;
+        bool is_blank = jinja_is_blank(w->m[i].text, w->m[i].n_text);
+        if (!hit && !is_blank && w->m[i].role != CHAT_ASSISTANT &&
+            !(w->text.len > 0 && memchr(w->marks.data, mark, w->text.len)))
+            return err_set(w->e, ERR_INVAL,
+                           "the model's chat template leaves out message %zu of %zu (%s)", i + 1,
+                           w->n, chat_role_name(w->m[i].role));
+        if (!hit)
+            continue;
+        size_t begin = (size_t)(hit - w->marks.data);
+        w->starts[i] = boundary(w, end, begin);
+        for (at = begin; at < w->text.len && (uint8_t)w->marks.data[at] == mark; at++)
+            ;
+        end = at;
+    }
+    size_t tail = boundary(w, end, w->text.len);
+    w->starts[w->n] = tail == (size_t)-1 ? w->text.len : tail;
+    for (size_t i = w->n; i > 0; i--)
+        if (w->starts[i - 1] == (size_t)-1 || w->starts[i - 1] > w->starts[i])
+            w->starts[i - 1] = i == 1 ? 0 : w->starts[i];
+    return 0;
+}
+
+/* The answer that text[from, to) is the beginning or all of, with the ids it was generated with. */
+static const struct chat_message *answer_at(struct window *w, size_t from, size_t to)
+{
+    const uint8_t mark = (uint8_t)w->marks.data[from];
+    for (size_t i = w->next; i < w->n; i++) {
+        const struct chat_message *m = &w->m[i];
+        if (1 + i % TEMPLATE_MARKS != mark)
+            continue;
+        w->next = i;
+        bool is = m->role == CHAT_ASSISTANT && m->ids && to - from <= m->n_text &&
+                  memcmp(m->text, w->text.data + from, to - from) == 0;
+        return is ? m : NULL;
+    }
+    return NULL;
+}
+
+/* Text between two control tokens. */
+static int put_run(struct window *w, size_t from, size_t to, struct ids *ret)
+{
+    const struct tok *tok = w->c->tok;
+    int rc = 0;
+    bool is_start = true;
+    for (size_t i = from, end; rc == 0 && i < to; i = end) {
+        const char mark = w->marks.data[i];
+        for (end = i; end < to && w->marks.data[end] == mark; end++)
+            ;
+        const struct chat_message *m = mark ? answer_at(w, i, end) : NULL;
+        if (!m)
+            continue;
+        struct chat_message part = *m;
+        part.n_text = end - i;
+        size_t covered, n_ids = chat_usable_ids(w->c, &part, &covered);
+        if (n_ids == 0)
+            continue;
+        if (i > from)
+            rc = is_start ? tok_encode(tok, w->text.data + from, i - from, false, ret, w->e)
+                          : tok_encode_more(tok, w->text.data + from, i - from, false, ret, w->e);
+        if (rc == 0 && (rc = ids_add(ret, m->ids, n_ids)) < 0)
+            rc = nomem(w->e);
+        is_start = false;
+        from = i + covered;
+    }
+    if (rc < 0 || from == to)
+        return rc;
+    return is_start ? tok_encode(tok, w->text.data + from, to - from, false, ret, w->e)
+                    : tok_encode_more(tok, w->text.data + from, to - from, false, ret, w->e);
+}
+
+static bool is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* The ids; starts become indices into them. */
+static int put_window(struct window *w, struct ids *ret)
+{
+    const struct tok *tok = w->c->tok;
+    const size_t base = ret->n;
+    size_t from = 0, n, share = 0;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i <= w->text.len; i += n) {
+        int32_t id = i < w->text.len ? control_at(w, i, &n) : -1;
+        const bool is_edge =
+            id >= 0 || i == w->text.len || (share <= w->n && w->starts[share] == i && i == from);
+        n = id >= 0 ? n : 1;
+        if (!is_edge)
+            continue;
+        if (from < i)
+            rc = put_run(w, from, i, ret);
+        for (; rc == 0 && share <= w->n && w->starts[share] <= i; share++)
+            w->starts[share] = ret->n;
+        if (rc < 0 || id < 0) {
+            from = i;
+            continue;
+        }
+        if ((rc = ids_push(ret, id)) < 0)
+            rc = nomem(w->e);
+        while (tok_strips_after(tok, id) && i + n < w->text.len && is_space(w->text.data[i + n]))
+            n++;
+        from = i + n;
+    }
+    int32_t bos = tok_bos(tok);
+    if (rc < 0 || bos < 0 || (ret->n > base && ret->v[base] == bos))
+        return rc;
+    if (ids_push(ret, bos) < 0)
+        return nomem(w->e);
+    memmove(ret->v + base + 1, ret->v + base, (ret->n - base - 1) * sizeof *ret->v);
+    ret->v[base] = bos;
+    for (size_t i = 0; i <= w->n; i++)
+        w->starts[i]++;
+    return 0;
+}
+
+static int render(struct window *w, bool add_generation_prompt, struct chat_rendering *ret)
+{
+    struct template_args a = {.messages = NULL, .add_generation_prompt = add_generation_prompt};
+    w->starts = arena_array(&w->arena, w->n + 1, sizeof *w->starts);
+    int rc = w->starts ? conform(w) : nomem(w->e);
+    a.messages = w->v;
+    a.n_messages = w->n_v;
+    a.bos = w->c->bos;
+    a.eos = w->c->eos;
+    a.now = ret->now ? ret->now : w->c->now;
+    if (rc == 0)
+        rc = template_run(w->c->jinja, &a, &w->arena, &w->text, &w->marks, w->e);
+    if (rc == 0)
+        rc = find_shares(w);
+    if (rc == 0 && ret->ids)
+        rc = put_window(w, ret->ids);
+    if (rc < 0)
+        return rc;
+    if (ret->text) {
+        buf_add(ret->text, w->text.data ? w->text.data : "", w->text.len);
+        if (buf_error(ret->text) < 0)
+            return err_set(w->e, buf_error(ret->text), "no room for the rendered text");
+    }
+    if (ret->starts)
+        memcpy(ret->starts, w->starts, (w->n + 1) * sizeof *ret->starts);
+    return 0;
+}
+
+int chat_window(const struct chat *c, const struct chat_message *m, size_t n,
+                bool add_generation_prompt, struct chat_rendering *ret, struct err *e)
+{
+    struct err own = {0};
+    struct window w = {.c = c, .m = m, .n = n, .e = e ? e : &own};
+    arena_init(&w.arena, RUN_BYTES_MAX);
+    buf_init(&w.text, TEXT_BYTES_MAX);
+    buf_init(&w.marks, TEXT_BYTES_MAX);
+    int rc = render(&w, add_generation_prompt, ret);
+    arena_done(&w.arena);
+    buf_done(&w.text);
+    buf_done(&w.marks);
+    return rc;
+}
+
+static int compare_controls(const void *a, const void *b)
+{
+    const struct chat_control *x = a, *y = b;
+    return ((unsigned char)x->s[0] > (unsigned char)y->s[0]) -
+           ((unsigned char)x->s[0] < (unsigned char)y->s[0]);
+}
+
+static int list_controls(struct chat *c, struct err *e)
+{
+    size_t n = 0, len, k = 0;
+    for (size_t i = 0; i < tok_n_vocab(c->tok); i++)
+        n += tok_is_control(c->tok, (int32_t)i);
+    c->controls = calloc(n + 1, sizeof *c->controls);
+    if (!c->controls)
+        return nomem(e);
+    for (size_t i = 0; i < tok_n_vocab(c->tok); i++) {
+        const char *s = tok_piece(c->tok, (int32_t)i, &len);
+        if (tok_is_control(c->tok, (int32_t)i) && len > 0)
+            c->controls[k++] = (struct chat_control){.s = s, .n = len, .id = (int32_t)i};
+    }
+    qsort(c->controls, k, sizeof *c->controls, compare_controls);
+    for (size_t i = 0, at = 0; i <= 256; i++) {
+        while (at < k && (unsigned char)c->controls[at].s[0] < i)
+            at++;
+        c->first_control[i] = at;
+    }
+    return 0;
+}
+
+#define SAY(r, t)                                                                                  \
+    {                                                                                              \
+        .role = (r), .text = (t), .n_text = sizeof(t) - 1                                          \
+    }
+
+/* Whether the template prints these messages, each of them. */
+static bool takes(const struct chat *c, const struct chat_message *m, size_t n, struct err *e)
+{
+    struct buf text;
+    struct chat_rendering to = {.text = &text};
+    buf_init(&text, TEMPLATE_BYTES_MAX);
+    int rc = chat_window(c, m, n, true, &to, e);
+    buf_done(&text);
+    return rc == 0;
+}
+
+/*
+ * Takes the template if it prints a plain chat; finds what it doesn't take.
+ */
+int chat_window_open(struct chat *c, struct err *e)
+{
+    static const struct chat_message plain[] = {SAY(CHAT_USER, "one"), SAY(CHAT_ASSISTANT, "two"),
+                                                SAY(CHAT_USER, "three")},
+                                     system[] = {SAY(CHAT_SYSTEM, "s"), SAY(CHAT_USER, "u")},
+                                     late[] = {SAY(CHAT_USER, "u"), SAY(CHAT_ASSISTANT, "a"),
+                                               SAY(CHAT_SYSTEM, "s"), SAY(CHAT_USER, "w")},
+                                     twice[] = {SAY(CHAT_USER, "u"), SAY(CHAT_USER, "w")};
+    c->takes = (struct chat_takes){.system = true, .late_system = true};
+    int rc = list_controls(c, e);
+    if (rc < 0)
+        return rc;
+    if (!takes(c, plain, 1, e) || !takes(c, plain, 3, e))
+        return e->code;
+    struct err no;
+    bool has_system = takes(c, system, 2, &no), has_late = takes(c, late, 4, &no),
+         has_twice = takes(c, twice, 2, &no);
+    c->takes = (struct chat_takes){
+        .system = has_system, .late_system = has_system && has_late, .alternation = !has_twice};
+    return takes(c, system, 2, e) && takes(c, late, 4, e) && takes(c, twice, 2, e) ? 0 : e->code;
+}

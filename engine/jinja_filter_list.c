@@ -1,0 +1,414 @@
+/* Filters of lists. What is a generator in Jinja2 is one here: it can be used once. */
+#include <string.h>
+
+#include "engine/jinja_filter.h"
+
+/* "a.b" of v, as filters take attributes: items first. */
+static int attribute_of(struct jinja_run *r, const struct jinja_value *v,
+                        const struct jinja_value *path, struct jinja_value *ret)
+{
+    *ret = *v;
+    if (path->type == JINJA_INT)
+        return jinja_item(r, v, path, ret);
+    if (path->type != JINJA_STR)
+        return jinja_fail(r, ERR_INVAL, "an attribute of type %s", jinja_type_name(path));
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i <= path->str.n;) {
+        const char *dot = memchr(path->str.s + i, '.', path->str.n - i);
+        size_t n = dot ? (size_t)(dot - path->str.s) - i : path->str.n - i;
+        char *name = arena_copy(r->arena, path->str.s + i, n);
+        struct jinja_value of = *ret, key = jinja_text(name, n);
+        rc = name ? jinja_item(r, &of, &key, ret) : jinja_nomem(r);
+        i += n + 1;
+    }
+    return rc;
+}
+
+static bool has(const struct jinja_value *v)
+{
+    return v->type != JINJA_ABSENT && v->type != JINJA_NONE;
+}
+
+FILTER(filter_join)
+{
+    struct jinja_list *l;
+    struct jinja_text t = {.r = r};
+    struct jinja_str s, between = {.s = ""};
+    int rc = jinja_iterate(r, self, &l);
+    if (rc == 0 && has(&args->v[0]))
+        rc = jinja_to_str(r, &args->v[0], &between);
+    for (size_t i = 0; rc == 0 && i < l->n; i++) {
+        struct jinja_value v = l->v[i];
+        if (has(&args->v[1]))
+            rc = attribute_of(r, &l->v[i], &args->v[1], &v);
+        if (rc == 0 && i > 0)
+            rc = jinja_text_add(&t, &between);
+        if (rc == 0)
+            rc = jinja_to_str(r, &v, &s);
+        if (rc == 0)
+            rc = jinja_text_add(&t, &s);
+    }
+    s = jinja_text_str(&t);
+    *ret = jinja_of_str(&s);
+    return rc;
+}
+
+FILTER(filter_first)
+{
+    (void)args;
+    struct jinja_list *l;
+    int rc = jinja_iterate(r, self, &l);
+    if (rc == 0)
+        *ret = l->n > 0 ? l->v[0] : jinja_undefined("No first item, sequence was empty.");
+    return rc;
+}
+
+FILTER(filter_last)
+{
+    (void)args;
+    struct jinja_list *l;
+    if (self->type == JINJA_LIST && self->list->kind == LIST_GENERATOR)
+        return jinja_fail(r, ERR_INVAL, "last of a generator");
+    int rc = jinja_iterate(r, self, &l);
+    if (rc == 0)
+        *ret = l->n > 0 ? l->v[l->n - 1] : jinja_undefined("No last item, sequence was empty.");
+    return rc;
+}
+
+static int copy(struct jinja_run *r, const struct jinja_value *self, enum jinja_list_kind kind,
+                struct jinja_value *ret)
+{
+    struct jinja_list *l;
+    int rc = jinja_iterate(r, self, &l);
+    if (rc == 0)
+        rc = jinja_list_make(r, kind, ret);
+    for (size_t i = 0; rc == 0 && i < l->n; i++)
+        rc = jinja_push(r, ret, &l->v[i]);
+    return rc;
+}
+
+FILTER(filter_list)
+{
+    (void)args;
+    return copy(r, self, LIST_PLAIN, ret);
+}
+
+FILTER(filter_reverse)
+{
+    (void)args;
+    struct jinja_list *l;
+    struct jinja_text t = {.r = r};
+    int rc = jinja_iterate(r, self, &l);
+    if (rc == 0)
+        rc = jinja_list_make(r, LIST_GENERATOR, ret);
+    for (size_t i = rc == 0 ? l->n : 0; rc == 0 && i > 0; i--)
+        rc = self->type == JINJA_STR ? jinja_text_add(&t, &l->v[i - 1].str)
+                                     : jinja_push(r, ret, &l->v[i - 1]);
+    struct jinja_str s = jinja_text_str(&t);
+    if (self->type == JINJA_STR)
+        *ret = jinja_of_str(&s);
+    return rc;
+}
+
+FILTER(filter_items)
+{
+    static const struct jinja_str name = {.s = "items", .n = 5};
+    if (self->type == JINJA_UNDEFINED)
+        return jinja_list_make(r, LIST_GENERATOR, ret);
+    if (self->type != JINJA_DICT)
+        return jinja_fail(r, ERR_INVAL, "items of %s", jinja_type_name(self));
+    int rc = jinja_run_row(r, jinja_find_method(JINJA_DICT, &name), self, args, ret);
+    if (rc == 0)
+        ret->list->kind = LIST_GENERATOR;
+    return rc;
+}
+
+/* What items are sorted and compared by. */
+struct by {
+    const struct jinja_value *attribute; /* or NULL */
+    bool is_case_sensitive;
+    int64_t item; /* of a pair; -1: all of it */
+};
+
+static int key_of(struct jinja_run *r, const struct jinja_value *v, const struct by *by,
+                  struct jinja_value *ret)
+{
+    *ret = by->item >= 0 ? v->list->v[by->item] : *v;
+    int rc = by->attribute && has(by->attribute) ? attribute_of(r, v, by->attribute, ret) : 0;
+    if (rc == 0 && ret->type == JINJA_STR && !by->is_case_sensitive)
+        rc = jinja_case(r, &ret->str, 'l', &ret->str);
+    return rc;
+}
+
+/* In place, stable, by insertion: lists in templates are short, and steps are counted. */
+static int sort(struct jinja_run *r, struct jinja_list *l, const struct by *by, bool is_reverse)
+{
+    struct jinja_value *keys = arena_array(r->arena, l->n + 1, sizeof *keys);
+    int rc = keys ? 0 : jinja_nomem(r), c = 0;
+    for (size_t i = 0; rc == 0 && i < l->n; i++) {
+        struct jinja_value v = l->v[i], key;
+        size_t k = i;
+        rc = key_of(r, &v, by, &key);
+        for (; rc == 0 && k > 0; k--) {
+            rc = jinja_order(r, &keys[k - 1], &key, &c);
+            if (rc < 0 || (is_reverse ? c >= 0 : c <= 0))
+                break;
+            keys[k] = keys[k - 1];
+            l->v[k] = l->v[k - 1];
+        }
+        keys[k] = key;
+        l->v[k] = v;
+    }
+    return rc;
+}
+
+static bool is_true(const struct jinja_value *v)
+{
+    return v->type != JINJA_ABSENT && jinja_truth(v);
+}
+
+FILTER(filter_sort)
+{
+    struct by by = {
+        .attribute = &args->v[2], .is_case_sensitive = is_true(&args->v[1]), .item = -1};
+    int rc = copy(r, self, LIST_PLAIN, ret);
+    return rc < 0 ? rc : sort(r, ret->list, &by, is_true(&args->v[0]));
+}
+
+FILTER(filter_dictsort)
+{
+    bool by_value = args->v[1].type == JINJA_STR && jinja_str_is(&args->v[1].str, "value");
+    struct by by = {.is_case_sensitive = is_true(&args->v[0]), .item = by_value};
+    struct jinja_args none = {.n = 0};
+    struct jinja_value items;
+    int rc = filter_items(r, self, &none, &items);
+    if (rc == 0)
+        rc = copy(r, &items, LIST_PLAIN, ret);
+    return rc < 0 ? rc : sort(r, ret->list, &by, is_true(&args->v[2]));
+}
+
+FILTER(filter_unique)
+{
+    struct by by = {
+        .attribute = &args->v[1], .is_case_sensitive = is_true(&args->v[0]), .item = -1};
+    struct jinja_list *l;
+    struct jinja_value seen, key;
+    int rc = jinja_iterate(r, self, &l);
+    if (rc == 0)
+        rc = jinja_list_make(r, LIST_GENERATOR, ret);
+    if (rc == 0)
+        rc = jinja_list_make(r, LIST_PLAIN, &seen);
+    for (size_t i = 0; rc == 0 && i < l->n; i++) {
+        bool is_seen = false;
+        rc = key_of(r, &l->v[i], &by, &key);
+        if (rc == 0)
+            rc = jinja_contains(r, &seen, &key, &is_seen);
+        if (rc == 0 && !is_seen && (rc = jinja_push(r, &seen, &key)) == 0)
+            rc = jinja_push(r, ret, &l->v[i]);
+    }
+    return rc;
+}
+
+static int extreme(struct jinja_run *r, const struct jinja_value *self, struct jinja_args *args,
+                   int sign, struct jinja_value *ret)
+{
+    struct by by = {
+        .attribute = &args->v[1], .is_case_sensitive = is_true(&args->v[0]), .item = -1};
+    struct jinja_list *l;
+    struct jinja_value key, best = jinja_none();
+    int c = 0, rc = jinja_iterate(r, self, &l);
+    *ret = jinja_undefined("No aggregated item, sequence was empty.");
+    for (size_t i = 0; rc == 0 && i < l->n; i++) {
+        rc = key_of(r, &l->v[i], &by, &key);
+        if (rc == 0 && i > 0)
+            rc = jinja_order(r, &key, &best, &c);
+        if (i > 0 && c * sign <= 0)
+            continue;
+        best = key;
+        *ret = l->v[i];
+    }
+    return rc;
+}
+
+FILTER(filter_min)
+{
+    return extreme(r, self, args, -1, ret);
+}
+
+FILTER(filter_max)
+{
+    return extreme(r, self, args, 1, ret);
+}
+
+FILTER(filter_sum)
+{
+    struct jinja_list *l;
+    struct jinja_value v[2] = {has(&args->v[1]) ? args->v[1] : jinja_int(0)};
+    int rc = jinja_iterate(r, self, &l);
+    for (size_t i = 0; rc == 0 && i < l->n; i++) {
+        v[1] = l->v[i];
+        if (has(&args->v[0]))
+            rc = attribute_of(r, &l->v[i], &args->v[0], &v[1]);
+        struct jinja_value sum;
+        if (rc == 0 && (rc = jinja_binary(r, '+', v, &sum)) == 0)
+            v[0] = sum;
+    }
+    *ret = v[0];
+    return rc;
+}
+
+FILTER(filter_wordcount)
+{
+    (void)args;
+    struct jinja_str s;
+    int64_t n = 0;
+    int rc = jinja_to_str(r, self, &s);
+    for (size_t i = 0; rc == 0 && i < s.n; i++) {
+        if ((unsigned char)s.s[i] >= 0x80)
+            return jinja_fail(r, ERR_UNSUPPORTED, "wordcount of letters that aren't ASCII");
+        char c = s.s[i], before = i > 0 ? s.s[i - 1] : ' ';
+        bool is = (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || c == '_';
+        bool was = (before >= '0' && before <= '9') ||
+                   ((before | 32) >= 'a' && (before | 32) <= 'z') || before == '_';
+        n += is && !was;
+    }
+    *ret = jinja_int(n);
+    return rc;
+}
+
+/* The arguments from `skip` on, for the filter or test that is named before them. */
+static struct jinja_args *rest(struct jinja_run *r, const struct jinja_args *from, size_t skip)
+{
+    struct jinja_args *args = arena_alloc(r->arena, sizeof *args);
+    if (!args)
+        return NULL;
+    *args = *from;
+    args->n = from->n - skip;
+    memmove(args->v, args->v + skip, args->n * sizeof *args->v);
+    return args;
+}
+
+static int map_one(struct jinja_run *r, const struct jinja_value *v, const struct jinja_args *args,
+                   struct jinja_value *ret)
+{
+    if (args->n == 0) {
+        int rc = attribute_of(r, v, &args->named[0], ret);
+        if (rc == 0 && args->n_named == 2 && ret->type == JINJA_UNDEFINED)
+            *ret = args->named[1];
+        return rc;
+    }
+    const struct jinja_filter *f =
+        args->v[0].type == JINJA_STR ? jinja_find_filter(&args->v[0].str) : NULL;
+    struct jinja_args *behind = f ? rest(r, args, 1) : NULL;
+    if (!f)
+        return jinja_fail(r, ERR_UNSUPPORTED, "map with a filter that isn't known");
+    return behind ? jinja_run_row(r, &f->row, v, behind, ret) : jinja_nomem(r);
+}
+
+FILTER(filter_map)
+{
+    struct jinja_list *l;
+    struct jinja_value v;
+    bool is_attribute = args->n == 0 && args->n_named >= 1 && args->n_named <= 2 &&
+                        jinja_str_is(&args->names[0], "attribute") &&
+                        (args->n_named == 1 || jinja_str_is(&args->names[1], "default"));
+    if (args->n == 0 && !is_attribute)
+        return jinja_fail(r, ERR_INVAL, "map requires a filter argument");
+    int rc = jinja_iterate(r, self, &l);
+    if (rc == 0)
+        rc = jinja_list_make(r, LIST_GENERATOR, ret);
+    for (size_t i = 0; rc == 0 && i < l->n; i++)
+        if ((rc = map_one(r, &l->v[i], args, &v)) == 0)
+            rc = jinja_push(r, ret, &v);
+    return rc;
+}
+
+/* select, reject, selectattr, rejectattr. */
+static int choose(struct jinja_run *r, const struct jinja_value *self, struct jinja_args *args,
+                  int how, struct jinja_value *ret)
+{
+    const bool is_reject = how & 1, by_attribute = how & 2;
+    const size_t skip = by_attribute ? 1 : 0;
+    const struct jinja_test *test = NULL;
+    struct jinja_list *l;
+    if (by_attribute && args->n == 0)
+        return jinja_fail(r, ERR_INVAL, "selectattr without an attribute");
+    if (args->n > skip) {
+        static const struct {
+            const char *op, *name;
+        } ops[] = {{"==", "eq"}, {"!=", "ne"}, {"<", "lt"},
+                   {"<=", "le"}, {">", "gt"},  {">=", "ge"}};
+        struct jinja_str name =
+            args->v[skip].type == JINJA_STR ? args->v[skip].str : (struct jinja_str){.s = ""};
+        for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+            if (jinja_str_is(&name, ops[i].op))
+                name = (struct jinja_str){.s = ops[i].name, .n = 2};
+        test = jinja_find_test(&name);
+        if (!test)
+            return jinja_fail(r, ERR_UNSUPPORTED, "select with a test that isn't known");
+    }
+    int rc = jinja_iterate(r, self, &l);
+    if (rc == 0)
+        rc = jinja_list_make(r, LIST_GENERATOR, ret);
+    for (size_t i = 0; rc == 0 && i < l->n; i++) {
+        struct jinja_value v = l->v[i], is;
+        if (by_attribute)
+            rc = attribute_of(r, &l->v[i], &args->v[0], &v);
+        is = v;
+        struct jinja_args *behind = test ? rest(r, args, skip + 1) : NULL;
+        if (rc == 0 && test)
+            rc = behind ? jinja_run_row(r, &test->row, &v, behind, &is) : jinja_nomem(r);
+        if (rc == 0 && jinja_truth(&is) != is_reject)
+            rc = jinja_push(r, ret, &l->v[i]);
+    }
+    return rc;
+}
+
+FILTER(filter_select)
+{
+    return choose(r, self, args, 0, ret);
+}
+
+FILTER(filter_reject)
+{
+    return choose(r, self, args, 1, ret);
+}
+
+FILTER(filter_selectattr)
+{
+    return choose(r, self, args, 2, ret);
+}
+
+FILTER(filter_rejectattr)
+{
+    return choose(r, self, args, 3, ret);
+}
+
+static const struct jinja_filter filters[] = {
+    {{"join", filter_join, "d,attribute"}},
+    {{"first", filter_first, ""}},
+    {{"last", filter_last, ""}},
+    {{"list", filter_list, ""}},
+    {{"reverse", filter_reverse, ""}},
+    {{"items", filter_items, ""}},
+    {{"sort", filter_sort, "reverse,case_sensitive,attribute"}},
+    {{"dictsort", filter_dictsort, "case_sensitive,by,reverse"}},
+    {{"unique", filter_unique, "case_sensitive,attribute"}},
+    {{"min", filter_min, "case_sensitive,attribute"}},
+    {{"max", filter_max, "case_sensitive,attribute"}},
+    {{"sum", filter_sum, "attribute,start"}},
+    {{"wordcount", filter_wordcount, ""}},
+    {{"map", filter_map, NULL}},
+    {{"select", filter_select, NULL}},
+    {{"reject", filter_reject, NULL}},
+    {{"selectattr", filter_selectattr, NULL}},
+    {{"rejectattr", filter_rejectattr, NULL}},
+};
+
+const struct jinja_filter *jinja_find_list_filter(const struct jinja_str *name)
+{
+    for (size_t i = 0; i < sizeof filters / sizeof *filters; i++)
+        if (jinja_str_is(name, filters[i].row.name))
+            return &filters[i];
+    return NULL;
+}

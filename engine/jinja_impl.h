@@ -1,0 +1,312 @@
+/* Shared by jinja*.c: tokens, the tree, and what a run has. */
+#ifndef HEARTH_ENGINE_JINJA_IMPL_H
+#define HEARTH_ENGINE_JINJA_IMPL_H
+
+#include "engine/jinja.h"
+
+#define JINJA_DEPTH_MAX 100      /* of nested tags and brackets */
+#define JINJA_CALLS_MAX 60       /* of macros in macros */
+#define JINJA_EVAL_DEPTH_MAX 600 /* of the tree, through macros */
+#define JINJA_STEPS_MAX 20000000
+#define JINJA_ARGS_MAX 16
+#define JINJA_RANGE_MAX 100000 /* as Jinja2's sandbox has it */
+
+enum jinja_token_kind {
+    TOKEN_TEXT,
+    TOKEN_PRINT,     /* {{ */
+    TOKEN_PRINT_END, /* }} */
+    TOKEN_TAG,       /* {% */
+    TOKEN_TAG_END,   /* %} */
+    TOKEN_NAME,
+    TOKEN_STR,
+    TOKEN_INT,
+    TOKEN_FLOAT,
+    TOKEN_OP,
+    TOKEN_END
+};
+
+/* An operator's bytes in one number. */
+#define OP1(a) ((int)(a))
+#define OP2(a, b) ((int)(a) | (int)(b) << 8)
+
+struct jinja_token {
+    enum jinja_token_kind kind;
+    int op, line;
+    struct jinja_str str; /* text, name, the string's value */
+    int64_t i;
+    double f;
+};
+
+enum jinja_kind {
+    /* statements */
+    NODE_BODY, /* v */
+    NODE_TEXT,
+    NODE_PRINT,     /* a */
+    NODE_IF,        /* v: condition, body, condition, body …; a: else, or NULL */
+    NODE_FOR,       /* target, a: list, b: condition or NULL, c: body, v[0]: else (n = 1) */
+    NODE_SET,       /* a: target, b: value */
+    NODE_SET_BLOCK, /* a: target, b: body, c: filter chain over NODE_CAPTURED, or NULL */
+    NODE_MACRO,     /* name, v: NODE_PARAM, a: body */
+    NODE_CALL_BLOCK, /* a: the call, b: NODE_MACRO of the body */
+    NODE_FILTER_BLOCK, /* a: body, b: chain over NODE_CAPTURED */
+    NODE_SCOPE,        /* with, generation. v: targets and values in pairs; a: body */
+    NODE_BREAK,
+    NODE_CONTINUE,
+    /* expressions */
+    NODE_CONST, /* value */
+    NODE_NAME,
+    NODE_ATTR,  /* a.name */
+    NODE_ITEM,  /* a[b] */
+    NODE_SLICE, /* a[v[0]:v[1]:v[2]], each may be NULL */
+    NODE_CALL,  /* a(v…) */
+    NODE_FILTER, /* a | fn(v…) */
+    NODE_TEST,   /* a is fn(v…) */
+    NODE_UNARY,  /* op a */
+    NODE_BINARY, /* a op b */
+    NODE_COMPARE, /* a, then v: NODE_BINARY with op and b */
+    NODE_AND,
+    NODE_OR,
+    NODE_NOT,
+    NODE_COND, /* a if b else c (NULL: undefined) */
+    NODE_LIST,
+    NODE_TUPLE,
+    NODE_DICT, /* v: key, value, … */
+    NODE_KEYWORD, /* name = a, among arguments */
+    NODE_PARAM,   /* name, a: default or NULL */
+    NODE_CAPTURED /* the text of the block that is being filtered */
+};
+
+struct jinja_filter;
+struct jinja_test;
+
+struct jinja_node {
+    enum jinja_kind kind;
+    int op, line;
+    struct jinja_node *a, *b, *c, *target;
+    struct jinja_node **v;
+    size_t n;
+    struct jinja_str name; /* NUL-terminated */
+    struct jinja_value value;
+    const struct jinja_filter *filter;
+    const struct jinja_test *test;
+};
+
+struct jinja {
+    struct arena arena;
+    struct jinja_token *tokens;
+    size_t n_tokens;
+    struct jinja_node *body;
+};
+
+/* Fills j->tokens, which borrow from source (newlines normalised already). */
+int jinja_lex(struct jinja *j, const char *source, size_t n, struct err *e) MUST_USE;
+
+struct jinja_parser {
+    struct jinja *j;
+    size_t at;
+    int depth, n_loops;
+    struct err *e;
+};
+
+const struct jinja_token *jinja_peek(const struct jinja_parser *p);
+bool jinja_is_op(const struct jinja_parser *p, int op);
+bool jinja_is_name(const struct jinja_parser *p, const char *name);
+/* Steps over it if it is there. */
+bool jinja_take_op(struct jinja_parser *p, int op);
+bool jinja_take_name(struct jinja_parser *p, const char *name);
+int jinja_expect_op(struct jinja_parser *p, int op) MUST_USE;
+struct jinja_node *jinja_node(struct jinja_parser *p, enum jinja_kind kind);
+int jinja_node_add(struct jinja_parser *p, struct jinja_node *to, struct jinja_node *v) MUST_USE;
+/* "line N: not understood at …" */
+int jinja_syntax(struct jinja_parser *p, const char *what) MUST_USE;
+int jinja_expression(struct jinja_parser *p, struct jinja_node **ret) MUST_USE;
+/* An expression without "x if y else z" on its outside. */
+int jinja_disjunction(struct jinja_parser *p, struct jinja_node **ret) MUST_USE;
+/* a, b, c; one alone stays itself. */
+int jinja_tuple(struct jinja_parser *p, struct jinja_node **ret) MUST_USE;
+/* name, name.attr, (a, b), a, b */
+int jinja_target(struct jinja_parser *p, struct jinja_node **ret) MUST_USE;
+int jinja_postfix(struct jinja_parser *p, struct jinja_node **node) MUST_USE;
+/* "name(…) | name …" behind a "|" that is gone. */
+int jinja_filters(struct jinja_parser *p, struct jinja_node **node) MUST_USE;
+int jinja_primary(struct jinja_parser *p, struct jinja_node **ret) MUST_USE;
+
+enum jinja_list_kind {
+    LIST_PLAIN,
+    LIST_TUPLE,
+    LIST_RANGE,
+    LIST_VIEW,     /* keys(), values(), items() */
+    LIST_GENERATOR /* what map, select … give: seen once */
+};
+struct jinja_list {
+    struct jinja_value *v;
+    size_t n, cap;
+    enum jinja_list_kind kind;
+    bool is_spent;
+};
+struct jinja_pair {
+    struct jinja_value key, value;
+};
+struct jinja_dict {
+    struct jinja_pair *v;
+    size_t n, cap;
+};
+
+struct jinja_scope {
+    struct jinja_scope *parent;
+    struct jinja_dict vars;
+};
+
+/* Arguments of a call, evaluated. */
+struct jinja_args {
+    struct jinja_value v[JINJA_ARGS_MAX];
+    size_t n;
+    struct jinja_str names[JINJA_ARGS_MAX];
+    struct jinja_value named[JINJA_ARGS_MAX];
+    size_t n_named;
+};
+
+struct jinja_run {
+    const struct jinja *j;
+    struct arena *arena;
+    struct jinja_output out;
+    size_t n_start; /* of out */
+    struct jinja_scope *scope, *root;
+    const struct jinja_value *vars;
+    struct jinja_value captured;
+    int64_t now;
+    int line, depth, n_calls;
+    uint64_t n_steps;
+    enum { FLOW_NONE, FLOW_BREAK, FLOW_CONTINUE } flow;
+    struct err *e;
+};
+
+typedef int jinja_builtin(struct jinja_run *r, const struct jinja_value *self,
+                          struct jinja_args *args, struct jinja_value *ret);
+struct jinja_builtin_row;
+/* A function as a value: a builtin with the object it belongs to, or a macro with where it was
+ * made. */
+struct jinja_function {
+    const char *name;
+    jinja_builtin *builtin;
+    const struct jinja_builtin_row *row;
+    struct jinja_value self;
+    const struct jinja_node *macro;
+    struct jinja_scope *scope;
+};
+struct jinja_builtin_row {
+    const char *name;
+    jinja_builtin *run;
+    const char *params; /* "width,first": bound in order into args->v, JINJA_ABSENT where not
+                         * given; NULL: as they come */
+};
+struct jinja_filter {
+    struct jinja_builtin_row row;
+};
+struct jinja_test {
+    struct jinja_builtin_row row; /* ret is a bool */
+};
+
+const struct jinja_filter *jinja_find_filter(const struct jinja_str *name);
+const struct jinja_test *jinja_find_test(const struct jinja_str *name);
+/* Methods of strings, lists, dicts and namespaces; is_known: some type has it. */
+bool jinja_is_method(const struct jinja_str *name);
+/* An attribute that some Python type has and hearth doesn't know. */
+bool jinja_is_foreign(const struct jinja_str *name);
+const struct jinja_builtin_row *jinja_find_method(enum jinja_type type,
+                                                  const struct jinja_str *name);
+const struct jinja_builtin_row *jinja_find_global(const struct jinja_str *name);
+
+/* jinja_value.c */
+bool jinja_str_is(const struct jinja_str *s, const char *literal);
+bool jinja_str_equal(const struct jinja_str *a, const struct jinja_str *b);
+int jinja_fail(struct jinja_run *r, int code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+int jinja_nomem(struct jinja_run *r);
+/* Counts work: 1 and a share of n bytes. */
+int jinja_step(struct jinja_run *r, size_t n) MUST_USE;
+const char *jinja_type_name(const struct jinja_value *v);
+bool jinja_truth(const struct jinja_value *v);
+int jinja_equal(struct jinja_run *r, const struct jinja_value *a, const struct jinja_value *b,
+                bool *ret) MUST_USE;
+/* -1, 0, 1; ERR_INVAL for what Python doesn't order. */
+int jinja_order(struct jinja_run *r, const struct jinja_value *a, const struct jinja_value *b,
+                int *ret) MUST_USE;
+int jinja_contains(struct jinja_run *r, const struct jinja_value *in, const struct jinja_value *v,
+                   bool *ret) MUST_USE;
+/* As str() prints it. */
+int jinja_to_str(struct jinja_run *r, const struct jinja_value *v, struct jinja_str *ret) MUST_USE;
+struct jinja_value jinja_of_str(const struct jinja_str *s);
+struct jinja_value jinja_undefined(const char *name);
+const struct jinja_value *jinja_dict_find(const struct jinja_dict *d, const struct jinja_value *k);
+const struct jinja_value *jinja_dict_find_str(const struct jinja_dict *d,
+                                              const struct jinja_str *k);
+int jinja_dict_put(struct jinja_run *r, struct jinja_dict *d, const struct jinja_value *k,
+                   const struct jinja_value *v) MUST_USE;
+int jinja_list_make(struct jinja_run *r, enum jinja_list_kind kind, struct jinja_value *ret)
+    MUST_USE;
+int jinja_push(struct jinja_run *r, struct jinja_value *list, const struct jinja_value *v) MUST_USE;
+/* The items of anything that can be iterated, as a list that isn't to be changed. */
+int jinja_iterate(struct jinja_run *r, const struct jinja_value *v, struct jinja_list **ret)
+    MUST_USE;
+
+/* A string being made, with its marks. */
+struct jinja_text {
+    struct jinja_run *r;
+    char *s;
+    uint8_t *marks; /* NULL while there are none */
+    size_t n, cap;
+};
+int jinja_text_add(struct jinja_text *t, const struct jinja_str *s) MUST_USE;
+int jinja_text_char(struct jinja_text *t, char c, uint8_t mark) MUST_USE;
+int jinja_text_lit(struct jinja_text *t, const char *s) MUST_USE;
+struct jinja_str jinja_text_str(const struct jinja_text *t);
+
+/* jinja_text.c */
+size_t jinja_char_len(const char *s, size_t n); /* of the code point at s; 1 for a bad byte */
+size_t jinja_n_chars(const struct jinja_str *s);
+struct jinja_str jinja_sub(const struct jinja_str *s, size_t from, size_t n);
+size_t jinja_space_at(const char *s, size_t n); /* length of the white space character at s, or 0 */
+size_t jinja_space_before(const char *s, size_t n); /* … that ends at s + n */
+/* sides: 1 left, 2 right; chars NULL: white space. */
+struct jinja_str jinja_strip(const struct jinja_str *s, const struct jinja_str *chars, int sides);
+/* The byte offset of what in s from `from`; (size_t)-1: not there. */
+size_t jinja_find(const struct jinja_str *s, const struct jinja_str *what, size_t from);
+int jinja_replace(struct jinja_run *r, const struct jinja_str *s, const struct jinja_value v[3],
+                  struct jinja_value *ret) MUST_USE;
+/* how: 'u'pper, 'l'ower, 't'itle (Jinja's filter), 'T'itle (Python's method), 'c'apitalize */
+int jinja_case(struct jinja_run *r, const struct jinja_str *s, char how, struct jinja_str *ret)
+    MUST_USE;
+
+/* jinja_json.c */
+struct jinja_json {
+    int64_t indent; /* -1: none */
+    bool ensure_ascii, sort_keys;
+    struct jinja_str item, key; /* separators */
+};
+int jinja_to_json(struct jinja_text *t, const struct jinja_value *v, const struct jinja_json *how,
+                  int depth) MUST_USE;
+/* As Python's repr writes them. */
+int jinja_repr(struct jinja_text *t, const struct jinja_value *v, int depth) MUST_USE;
+void jinja_format_float(double f, char ret[40]);
+
+/* jinja_eval.c */
+int jinja_eval(struct jinja_run *r, const struct jinja_node *x, struct jinja_value *ret) MUST_USE;
+int jinja_attribute(struct jinja_run *r, const struct jinja_value *v, const struct jinja_str *name,
+                    struct jinja_value *ret) MUST_USE;
+int jinja_item(struct jinja_run *r, const struct jinja_value *v, const struct jinja_value *key,
+               struct jinja_value *ret) MUST_USE;
+int jinja_binary(struct jinja_run *r, int op, const struct jinja_value v[2],
+                 struct jinja_value *ret) MUST_USE;
+int jinja_call(struct jinja_run *r, const struct jinja_value *fn, struct jinja_args *args,
+               struct jinja_value *ret) MUST_USE;
+int jinja_run_row(struct jinja_run *r, const struct jinja_builtin_row *row,
+                  const struct jinja_value *self, struct jinja_args *args,
+                  struct jinja_value *ret) MUST_USE;
+/* jinja_run.c */
+int jinja_call_macro(struct jinja_run *r, const struct jinja_function *f, struct jinja_args *args,
+                     struct jinja_value *ret) MUST_USE;
+int jinja_set(struct jinja_run *r, const struct jinja_str *name, const struct jinja_value *v)
+    MUST_USE;
+
+#endif

@@ -1,0 +1,421 @@
+/*
+ * Statements run. Scopes are as Jinja2 compiles them: the body of a for (each turn anew), a macro,
+ * a with, a call block and the body of a set block have one of their own; an if has none. So a set
+ * in a loop isn't seen behind it, which is what namespace() is for.
+ */
+#include <string.h>
+
+#include "engine/jinja_impl.h"
+
+static int run(struct jinja_run *r, const struct jinja_node *x);
+
+static struct jinja_scope *scope_push(struct jinja_run *r, struct jinja_scope *parent)
+{
+    struct jinja_scope *s = arena_alloc(r->arena, sizeof *s);
+    if (!s) {
+        (void)jinja_nomem(r);
+        return NULL;
+    }
+    s->parent = parent;
+    return s;
+}
+
+int jinja_set(struct jinja_run *r, const struct jinja_str *name, const struct jinja_value *v)
+{
+    struct jinja_value k = jinja_of_str(name);
+    return jinja_dict_put(r, &r->scope->vars, &k, v);
+}
+
+static int emit(struct jinja_run *r, const struct jinja_str *s)
+{
+    int rc = jinja_step(r, s->n);
+    if (rc < 0)
+        return rc;
+    buf_add(r->out.text, s->s, s->n);
+    if (r->out.marks) {
+        char *to = buf_reserve(r->out.marks, s->n + 1);
+        if (to && s->marks)
+            memcpy(to, s->marks, s->n);
+        else if (to)
+            memset(to, 0, s->n);
+        r->out.marks->len += to ? s->n : 0;
+    }
+    if (buf_error(r->out.text) < 0 || (r->out.marks && buf_error(r->out.marks) < 0))
+        return jinja_fail(r, ERR_LIMIT, "the rendering is longer than %zu bytes", r->out.text->max);
+    return 0;
+}
+
+/* Cuts what was printed since `from` off, as a string. */
+static int capture(struct jinja_run *r, size_t from, struct jinja_value *ret)
+{
+    size_t n = r->out.text->len - from;
+    char *s = arena_copy(r->arena, n > 0 ? r->out.text->data + from : "", n);
+    *ret = jinja_text(s, n);
+    r->out.text->len = from;
+    if (!r->out.marks)
+        return s ? 0 : jinja_nomem(r);
+    char *marks = arena_copy(r->arena, n > 0 ? r->out.marks->data + from : "", n);
+    r->out.marks->len = from;
+    ret->str.marks = (uint8_t *)marks;
+    return s && marks ? 0 : jinja_nomem(r);
+}
+
+static int assign(struct jinja_run *r, const struct jinja_node *target, const struct jinja_value *v)
+{
+    struct jinja_value ns;
+    struct jinja_list *l;
+    if (target->kind == NODE_NAME)
+        return jinja_set(r, &target->name, v);
+    if (target->kind == NODE_ATTR) {
+        int rc = jinja_eval(r, target->a, &ns);
+        if (rc == 0 && ns.type != JINJA_NAMESPACE)
+            rc = jinja_fail(r, ERR_INVAL, "cannot assign attribute on non-namespace object");
+        struct jinja_value k = jinja_of_str(&target->name);
+        return rc < 0 ? rc : jinja_dict_put(r, ns.dict, &k, v);
+    }
+    int rc = jinja_iterate(r, v, &l);
+    if (rc == 0 && l->n != target->n)
+        rc = jinja_fail(r, ERR_INVAL, "%zu values for %zu names", l->n, target->n);
+    for (size_t i = 0; rc == 0 && i < target->n; i++)
+        rc = target->v[i]->kind == NODE_TUPLE ? jinja_fail(r, ERR_UNSUPPORTED, "names within names")
+                                              : assign(r, target->v[i], &l->v[i]);
+    return rc;
+}
+
+static int body_captured(struct jinja_run *r, const struct jinja_node *body,
+                         struct jinja_scope *scope, struct jinja_value *ret)
+{
+    struct jinja_scope *outer = r->scope;
+    size_t from = r->out.text->len;
+    r->scope = scope;
+    int rc = scope ? run(r, body) : ERR_LIMIT;
+    r->scope = outer;
+    return rc < 0 ? rc : capture(r, from, ret);
+}
+
+/* The text of a block, through its filters. */
+static int filtered(struct jinja_run *r, const struct jinja_node *chain, struct jinja_value *v)
+{
+    struct jinja_value outer = r->captured;
+    r->captured = *v;
+    int rc = chain ? jinja_eval(r, chain, v) : 0;
+    r->captured = outer;
+    return rc;
+}
+
+static int set_block(struct jinja_run *r, const struct jinja_node *x)
+{
+    struct jinja_value v;
+    int rc = body_captured(r, x->b, scope_push(r, r->scope), &v);
+    if (rc == 0)
+        rc = filtered(r, x->c, &v);
+    return rc < 0 ? rc : assign(r, x->a, &v);
+}
+
+static int filter_block(struct jinja_run *r, const struct jinja_node *x)
+{
+    struct jinja_value v;
+    struct jinja_str s;
+    int rc = body_captured(r, x->a, scope_push(r, r->scope), &v);
+    if (rc == 0)
+        rc = filtered(r, x->b, &v);
+    if (rc == 0)
+        rc = jinja_to_str(r, &v, &s);
+    return rc < 0 ? rc : emit(r, &s);
+}
+
+static int run_if(struct jinja_run *r, const struct jinja_node *x)
+{
+    struct jinja_value v;
+    for (size_t i = 0; i + 1 < x->n; i += 2) {
+        int rc = jinja_eval(r, x->v[i], &v);
+        if (rc < 0)
+            return rc;
+        if (jinja_truth(&v))
+            return run(r, x->v[i + 1]);
+    }
+    return x->a ? run(r, x->a) : 0;
+}
+
+static int loop_vars(struct jinja_run *r, const struct jinja_list *l, size_t i,
+                     struct jinja_value *ret)
+{
+    const struct {
+        const char *name;
+        struct jinja_value v;
+    } vars[] = {
+        {"index", jinja_int((int64_t)i + 1)},
+        {"index0", jinja_int((int64_t)i)},
+        {"revindex", jinja_int((int64_t)(l->n - i))},
+        {"revindex0", jinja_int((int64_t)(l->n - i) - 1)},
+        {"first", jinja_bool(i == 0)},
+        {"last", jinja_bool(i + 1 == l->n)},
+        {"length", jinja_int((int64_t)l->n)},
+        {"depth", jinja_int(1)},
+        {"depth0", jinja_int(0)},
+        {"previtem", i > 0 ? l->v[i - 1] : jinja_undefined("there is no previous item")},
+        {"nextitem", i + 1 < l->n ? l->v[i + 1] : jinja_undefined("there is no next item")}};
+    const size_t n = sizeof vars / sizeof *vars;
+    if (jinja_dict_new(r->arena, ret) < 0)
+        return jinja_nomem(r);
+    struct jinja_dict *d = ret->dict;
+    d->v = arena_array(r->arena, n, sizeof *d->v);
+    if (!d->v)
+        return jinja_nomem(r);
+    for (; d->n < n; d->n++)
+        d->v[d->n] = (struct jinja_pair){
+            .key = jinja_text(vars[d->n].name, strlen(vars[d->n].name)), .value = vars[d->n].v};
+    d->cap = n;
+    ret->type = JINJA_NAMESPACE;
+    return 0;
+}
+
+/* Those items that the loop's own condition keeps. */
+static int keep_some(struct jinja_run *r, const struct jinja_node *x, struct jinja_list **list)
+{
+    struct jinja_value kept, v;
+    struct jinja_scope *outer = r->scope;
+    int rc = jinja_list_make(r, LIST_PLAIN, &kept);
+    for (size_t i = 0; rc == 0 && i < (*list)->n; i++) {
+        r->scope = scope_push(r, outer);
+        rc = r->scope ? assign(r, x->target, &(*list)->v[i]) : ERR_LIMIT;
+        if (rc == 0)
+            rc = jinja_eval(r, x->b, &v);
+        if (rc == 0 && jinja_truth(&v))
+            rc = jinja_push(r, &kept, &(*list)->v[i]);
+        r->scope = outer;
+    }
+    *list = kept.list;
+    return rc;
+}
+
+static int run_for(struct jinja_run *r, const struct jinja_node *x)
+{
+    static const struct jinja_str loop_name = {.s = "loop", .n = 4};
+    struct jinja_value v, loop;
+    struct jinja_list *l;
+    struct jinja_scope *outer = r->scope;
+    int rc = jinja_eval(r, x->a, &v);
+    if (rc == 0)
+        rc = jinja_iterate(r, &v, &l);
+    if (rc == 0 && x->b)
+        rc = keep_some(r, x, &l);
+    if (rc < 0)
+        return rc;
+    if (l->n == 0 && x->n > 0)
+        return run(r, x->v[0]);
+    for (size_t i = 0; rc == 0 && i < l->n && r->flow != FLOW_BREAK; i++) {
+        r->flow = FLOW_NONE;
+        r->scope = scope_push(r, outer);
+        rc = r->scope ? loop_vars(r, l, i, &loop) : ERR_LIMIT;
+        if (rc == 0)
+            rc = jinja_set(r, &loop_name, &loop);
+        if (rc == 0)
+            rc = assign(r, x->target, &l->v[i]);
+        if (rc == 0)
+            rc = run(r, x->c);
+        r->scope = outer;
+    }
+    r->flow = FLOW_NONE;
+    return rc;
+}
+
+static int make_macro(struct jinja_run *r, const struct jinja_node *x, struct jinja_value *ret)
+{
+    struct jinja_function *f = arena_alloc(r->arena, sizeof *f);
+    if (!f)
+        return jinja_nomem(r);
+    *f = (struct jinja_function){.name = x->name.s, .macro = x, .scope = r->scope};
+    *ret = (struct jinja_value){.type = JINJA_FUNCTION, .function = f};
+    return 0;
+}
+
+/* Whether the call gives parameter i, and what. */
+static int argument(struct jinja_run *r, const struct jinja_node *param, size_t i,
+                    struct jinja_args *args, struct jinja_value *ret)
+{
+    *ret = jinja_undefined(param->name.s);
+    bool is_given = i < args->n;
+    if (is_given)
+        *ret = args->v[i];
+    for (size_t k = 0; k < args->n_named; k++)
+        if (jinja_str_equal(&args->names[k], &param->name)) {
+            if (is_given)
+                return jinja_fail(r, ERR_INVAL, "an argument twice: %.40s", param->name.s);
+            *ret = args->named[k];
+            args->names[k] = (struct jinja_str){.s = ""};
+            is_given = true;
+        }
+    return !is_given && param->a ? jinja_eval(r, param->a, ret) : 0;
+}
+
+static int bind_macro(struct jinja_run *r, const struct jinja_node *m, struct jinja_args *args)
+{
+    static const struct jinja_str caller = {.s = "caller", .n = 6};
+    struct jinja_value v;
+    if (args->n > m->n)
+        return jinja_fail(r, ERR_INVAL, "macro \"%.40s\" takes not more than %zu arguments",
+                          m->name.s, m->n);
+    for (size_t i = 0; i < m->n; i++) {
+        int rc = argument(r, m->v[i], i, args, &v);
+        if (rc == 0)
+            rc = jinja_set(r, &m->v[i]->name, &v);
+        if (rc < 0)
+            return rc;
+    }
+    for (size_t k = 0; k < args->n_named; k++) {
+        if (args->names[k].n == 0)
+            continue;
+        if (!jinja_str_equal(&args->names[k], &caller))
+            return jinja_fail(r, ERR_INVAL, "macro \"%.40s\" takes no argument \"%.40s\"",
+                              m->name.s, args->names[k].s);
+        int rc = jinja_set(r, &caller, &args->named[k]);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+int jinja_call_macro(struct jinja_run *r, const struct jinja_function *f, struct jinja_args *args,
+                     struct jinja_value *ret)
+{
+    struct jinja_scope *outer = r->scope, *scope = scope_push(r, f->scope);
+    if (!scope)
+        return ERR_LIMIT;
+    if (++r->n_calls > JINJA_CALLS_MAX)
+        return jinja_fail(r, ERR_LIMIT, "more than %d macros within each other", JINJA_CALLS_MAX);
+    r->scope = scope;
+    int rc = bind_macro(r, f->macro, args);
+    r->scope = outer;
+    if (rc == 0)
+        rc = body_captured(r, f->macro->a, scope, ret);
+    r->n_calls--;
+    return rc;
+}
+
+static int call_block(struct jinja_run *r, const struct jinja_node *x)
+{
+    struct jinja_value fn, caller, v;
+    struct jinja_str s;
+    struct jinja_args *args = arena_alloc(r->arena, sizeof *args);
+    if (!args)
+        return jinja_nomem(r);
+    int rc = make_macro(r, x->b, &caller);
+    if (rc == 0)
+        rc = jinja_eval(r, x->a->a, &fn);
+    for (size_t i = 0; rc == 0 && i < x->a->n; i++) {
+        const struct jinja_node *a = x->a->v[i];
+        bool is_named = a->kind == NODE_KEYWORD;
+        rc = jinja_eval(r, is_named ? a->a : a, &v);
+        if (is_named)
+            args->names[args->n_named] = a->name;
+        *(is_named ? &args->named[args->n_named++] : &args->v[args->n++]) = v;
+    }
+    if (rc == 0 && args->n_named == JINJA_ARGS_MAX)
+        rc = jinja_fail(r, ERR_LIMIT, "more than %d arguments", JINJA_ARGS_MAX - 1);
+    if (rc < 0)
+        return rc;
+    args->names[args->n_named] = (struct jinja_str){.s = "caller", .n = 6};
+    args->named[args->n_named++] = caller;
+    rc = jinja_call(r, &fn, args, &v);
+    if (rc == 0)
+        rc = jinja_to_str(r, &v, &s);
+    return rc < 0 ? rc : emit(r, &s);
+}
+
+static int run_scope(struct jinja_run *r, const struct jinja_node *x)
+{
+    struct jinja_scope *outer = r->scope, *inner = scope_push(r, outer);
+    int rc = inner ? 0 : ERR_LIMIT;
+    for (size_t i = 0; rc == 0 && i + 1 < x->n; i += 2) {
+        struct jinja_value v;
+        rc = jinja_eval(r, x->v[i + 1], &v); /* outside: x = x */
+        r->scope = inner;
+        if (rc == 0)
+            rc = assign(r, x->v[i], &v);
+        r->scope = outer;
+    }
+    r->scope = inner;
+    if (rc == 0)
+        rc = run(r, x->a);
+    r->scope = outer;
+    return rc;
+}
+
+static int print(struct jinja_run *r, const struct jinja_node *x)
+{
+    struct jinja_value v;
+    struct jinja_str s;
+    int rc = jinja_eval(r, x->a, &v);
+    if (rc == 0)
+        rc = jinja_to_str(r, &v, &s);
+    return rc < 0 ? rc : emit(r, &s);
+}
+
+static int statement(struct jinja_run *r, const struct jinja_node *x)
+{
+    struct jinja_value v;
+    int rc;
+    switch (x->kind) {
+    case NODE_TEXT:
+        return emit(r, &x->name);
+    case NODE_PRINT:
+        return print(r, x);
+    case NODE_IF:
+        return run_if(r, x);
+    case NODE_FOR:
+        return run_for(r, x);
+    case NODE_SET:
+        rc = jinja_eval(r, x->b, &v);
+        return rc < 0 ? rc : assign(r, x->a, &v);
+    case NODE_SET_BLOCK:
+        return set_block(r, x);
+    case NODE_MACRO:
+        rc = make_macro(r, x, &v);
+        return rc < 0 ? rc : jinja_set(r, &x->name, &v);
+    case NODE_CALL_BLOCK:
+        return call_block(r, x);
+    case NODE_FILTER_BLOCK:
+        return filter_block(r, x);
+    case NODE_SCOPE:
+        return run_scope(r, x);
+    default:
+        r->flow = x->kind == NODE_BREAK ? FLOW_BREAK : FLOW_CONTINUE;
+        return 0;
+    }
+}
+
+/* A body's statements, until a break or continue. */
+static int run(struct jinja_run *r, const struct jinja_node *x)
+{
+    int rc = 0;
+    if (++r->depth > JINJA_EVAL_DEPTH_MAX)
+        return jinja_fail(r, ERR_LIMIT, "nested deeper than %d", JINJA_EVAL_DEPTH_MAX);
+    for (size_t i = 0; rc == 0 && i < x->n && r->flow == FLOW_NONE; i++) {
+        r->line = x->v[i]->line;
+        rc = jinja_step(r, 0);
+        if (rc == 0)
+            rc = statement(r, x->v[i]);
+    }
+    r->depth--;
+    return rc;
+}
+
+int jinja_render(const struct jinja *j, struct arena *a, const struct jinja_value *vars,
+                 int64_t now, struct jinja_output *ret, struct err *e)
+{
+    struct err own = {0};
+    struct jinja_scope root = {0};
+    struct jinja_run r = {.j = j, .arena = a, .out = *ret, .vars = vars, .now = now};
+    size_t n_text = ret->text->len, n_marks = ret->marks ? ret->marks->len : 0;
+    r.scope = r.root = &root;
+    r.e = e ? e : &own;
+    int rc = run(&r, j->body);
+    if (rc < 0) {
+        if (buf_error(ret->text) == 0)
+            ret->text->len = n_text;
+        if (ret->marks && buf_error(ret->marks) == 0)
+            ret->marks->len = n_marks;
+    }
+    return rc;
+}

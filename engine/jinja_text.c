@@ -1,0 +1,183 @@
+/* Strings of a template, counted in code points as Python counts them, with their marks. */
+#include <string.h>
+
+#include "engine/jinja_impl.h"
+
+size_t jinja_char_len(const char *s, size_t n)
+{
+    unsigned char c = (unsigned char)*s;
+    size_t k = c < 0xC0 ? 1 : c < 0xE0 ? 2 : c < 0xF0 ? 3 : 4;
+    return k < n ? k : n;
+}
+
+size_t jinja_n_chars(const struct jinja_str *s)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s->n; i += jinja_char_len(s->s + i, s->n - i))
+        n++;
+    return n;
+}
+
+struct jinja_str jinja_sub(const struct jinja_str *s, size_t from, size_t n)
+{
+    return (struct jinja_str){.s = s->s + from, .n = n, .marks = s->marks ? s->marks + from : NULL};
+}
+
+size_t jinja_space_at(const char *s, size_t n)
+{
+    const unsigned char *p = (const unsigned char *)s;
+    if (n == 0)
+        return 0;
+    if ((p[0] >= 9 && p[0] <= 13) || (p[0] >= 28 && p[0] <= 32))
+        return 1;
+    if (n >= 2 && p[0] == 0xC2 && (p[1] == 0x85 || p[1] == 0xA0))
+        return 2;
+    if (n < 3)
+        return 0;
+    uint32_t cp = (p[0] & 0x0Fu) << 12 | (p[1] & 0x3Fu) << 6 | (p[2] & 0x3Fu);
+    if ((p[0] & 0xF0) != 0xE0)
+        return 0;
+    bool is = cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200A) || cp == 0x2028 || cp == 0x2029 ||
+              cp == 0x202F || cp == 0x205F || cp == 0x3000;
+    return is ? 3 : 0;
+}
+
+size_t jinja_space_before(const char *s, size_t n)
+{
+    for (size_t k = 1; k <= 3 && k <= n; k++)
+        if (jinja_space_at(s + n - k, k) == k)
+            return k;
+    return 0;
+}
+
+bool jinja_is_blank(const char *s, size_t n)
+{
+    for (size_t k; n > 0; s += k, n -= k)
+        if ((k = jinja_space_at(s, n)) == 0)
+            return false;
+    return true;
+}
+
+/* The length of the character at s if it is one of `chars`, else 0. */
+static size_t one_of(const struct jinja_str *chars, const char *s, size_t n)
+{
+    size_t k = n > 0 ? jinja_char_len(s, n) : 0;
+    for (size_t i = 0, c; k > 0 && i < chars->n; i += c) {
+        c = jinja_char_len(chars->s + i, chars->n - i);
+        if (c == k && memcmp(chars->s + i, s, k) == 0)
+            return k;
+    }
+    return 0;
+}
+
+static size_t one_before(const struct jinja_str *chars, const char *s, size_t n)
+{
+    size_t k = 1;
+    while (k < 4 && k < n && ((unsigned char)s[n - k] & 0xC0) == 0x80)
+        k++;
+    return n > 0 && one_of(chars, s + n - k, k) == k ? k : 0;
+}
+
+struct jinja_str jinja_strip(const struct jinja_str *s, const struct jinja_str *chars, int sides)
+{
+    size_t from = 0, to = s->n, k;
+    while ((sides & 1) && from < to &&
+           (k = chars ? one_of(chars, s->s + from, to - from)
+                      : jinja_space_at(s->s + from, to - from)) > 0)
+        from += k;
+    while ((sides & 2) && to > from &&
+           (k = chars ? one_before(chars, s->s + from, to - from)
+                      : jinja_space_before(s->s + from, to - from)) > 0)
+        to -= k;
+    return jinja_sub(s, from, to - from);
+}
+
+size_t jinja_find(const struct jinja_str *s, const struct jinja_str *what, size_t from)
+{
+    if (what->n == 0)
+        return from <= s->n ? from : (size_t)-1;
+    while (from + what->n <= s->n) {
+        const char *p = memchr(s->s + from, what->s[0], s->n - from - what->n + 1);
+        if (!p)
+            break;
+        from = (size_t)(p - s->s);
+        if (memcmp(p, what->s, what->n) == 0)
+            return from;
+        from++;
+    }
+    return (size_t)-1;
+}
+
+int jinja_replace(struct jinja_run *r, const struct jinja_str *s, const struct jinja_value v[3],
+                  struct jinja_value *ret)
+{
+    if (v[0].type != JINJA_STR || v[1].type != JINJA_STR)
+        return jinja_fail(r, ERR_INVAL, "replace needs two strings");
+    int64_t left = v[2].type == JINJA_INT ? v[2].i : -1;
+    const struct jinja_str *old = &v[0].str;
+    struct jinja_text t = {.r = r};
+    size_t at = 0;
+    int rc = jinja_step(r, s->n);
+    while (rc == 0 && left != 0) {
+        size_t hit = jinja_find(s, old, at);
+        if (hit == (size_t)-1)
+            break;
+        size_t skip = old->n;
+        struct jinja_str before = jinja_sub(s, at, hit - at);
+        rc = jinja_text_add(&t, &before);
+        if (rc == 0)
+            rc = jinja_text_add(&t, &v[1].str);
+        if (old->n == 0) { /* between all characters */
+            if (hit == s->n) {
+                at = hit;
+                break;
+            }
+            skip = jinja_char_len(s->s + hit, s->n - hit);
+            before = jinja_sub(s, hit, skip);
+            rc = rc == 0 ? jinja_text_add(&t, &before) : rc;
+        }
+        at = hit + skip;
+        left--;
+    }
+    struct jinja_str rest = jinja_sub(s, at, s->n - at);
+    if (rc == 0)
+        rc = jinja_text_add(&t, &rest);
+    struct jinja_str made = jinja_text_str(&t);
+    *ret = jinja_of_str(&made);
+    return rc;
+}
+
+static char upper(char c)
+{
+    return c >= 'a' && c <= 'z' ? (char)(c - 32) : c;
+}
+
+static char lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
+}
+
+static bool is_letter(char c)
+{
+    return lower(c) >= 'a' && lower(c) <= 'z';
+}
+
+int jinja_case(struct jinja_run *r, const struct jinja_str *s, char how, struct jinja_str *ret)
+{
+    char *to = arena_array(r->arena, s->n + 1, 1);
+    if (!to)
+        return jinja_nomem(r);
+    bool is_first = true;
+    for (size_t i = 0; i < s->n; i++) {
+        char c = s->s[i];
+        if ((unsigned char)c >= 0x80)
+            return jinja_fail(r, ERR_UNSUPPORTED,
+                              "upper and lower case of letters that aren't ASCII");
+        to[i] = how == 'u' || (is_first && how != 'l') ? upper(c) : lower(c);
+        is_first = how == 'T'   ? !is_letter(c)
+                   : how == 't' ? strchr("-([{<", c) != NULL || jinja_space_at(&c, 1) > 0
+                                : false;
+    }
+    *ret = (struct jinja_str){.s = to, .n = s->n, .marks = s->marks};
+    return jinja_step(r, s->n);
+}
