@@ -18,6 +18,10 @@ CEILINGS = {
     'strip_scores_f32': 0,
     'strip_scores_f16': 0,
     'strip_values_f32': 0,
+    'q8_scores_open': 0,
+    'q8_scores_stored': 0,
+    'q8_values_open': 0,
+    'q8_values_stored': 0,
     'strip_values_f16': 0,
     'attn_queries': 2,
     # Once a block; nothing inside the products. Sums of one half of the columns wait in memory for
