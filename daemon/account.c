@@ -298,6 +298,9 @@ static enum miss judge(struct history *h, struct turn *t, int *ret_at)
     if (t->receipt.is_live_cut || t->receipt.is_ahead_cut)
         return MISS_CUT;
     look(h, t, &like);
+    const struct chat *chat = engine_chat(h->engine);
+    if (chat && chat_mode(chat) == CHAT_RERENDER && w->n > 0 && like.n_same >= n)
+        return MISS_TEMPLATE;
     size_t n_read = like.n_same > 0 ? w->starts[like.n_same] : 0;
     if (t->store.is_reply && n > 0 && w->v[n - 1].ids && w->starts[n - 1] > n_read)
         n_read = w->starts[n - 1]; /* it was written here, so what is before it was read */

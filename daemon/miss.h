@@ -10,6 +10,7 @@ enum miss {
     MISS_CHANGED, /* an earlier message is not what was read before */
     MISS_MODEL,   /* another model, or template, read it */
     MISS_CUT,     /* the window was cut, and the new one not read ahead */
+    MISS_TEMPLATE, /* the chat template now prints an earlier message otherwise (chat_window.c) */
     MISS_N
 };
 
