@@ -1,4 +1,4 @@
-/* The tree of KV blocks. See tree.h for its shape and rules. */
+/* The tree of KV blocks. See tree.h for its shape and rules, which tree_check.c checks. */
 #include "cache/tree.h"
 
 #include <assert.h>
@@ -8,6 +8,7 @@
 
 #include "base/sys.h"
 #include "cache/evict.h"
+#include "cache/tree_inside.h"
 
 #define FIRST_BUCKETS 64
 #define FIRST_HEAP 64
@@ -97,8 +98,7 @@ static void table_grow(struct tree *t)
 
 /* ---- children ---- */
 
-/* How many first ids a and b share. */
-static int common_prefix(const int32_t *a, int n_a, const int32_t *b, int n_b)
+int tree_ids_common(const int32_t *a, int n_a, const int32_t *b, int n_b)
 {
     const int n = n_a < n_b ? n_a : n_b;
     int i = 0;
@@ -108,24 +108,22 @@ static int common_prefix(const int32_t *a, int n_a, const int32_t *b, int n_b)
     return i;
 }
 
-/* Lexicographic order; a prefix stands before what it begins. */
-static int order(const int32_t *a, int n_a, const int32_t *b, int n_b)
+int tree_ids_order(const int32_t *a, int n_a, const int32_t *b, int n_b)
 {
-    const int k = common_prefix(a, n_a, b, n_b);
+    const int k = tree_ids_common(a, n_a, b, n_b);
     if (k < n_a && k < n_b) {
         return a[k] < b[k] ? -1 : 1;
     }
     return n_a - n_b;
 }
 
-/* The place of the first child that doesn't stand before ids[0, n). */
-static int place_of(const struct node *parent, const int32_t *ids, int n)
+int tree_place_of(const struct node *parent, const int32_t *ids, int n)
 {
     int lo = 0, hi = parent->n_children;
     while (lo < hi) {
         const int mid = lo + (hi - lo) / 2;
         const struct node *c = parent->children[mid];
-        if (order(c->ids, c->count, ids, n) < 0) {
+        if (tree_ids_order(c->ids, c->count, ids, n) < 0) {
             lo = mid + 1;
         } else {
             hi = mid;
@@ -138,7 +136,7 @@ struct node *tree_find_prefix(const struct node *parent, const int32_t *ids, int
 {
     struct node *best = NULL;
     int best_n = 0;
-    const int at = place_of(parent, ids, n);
+    const int at = tree_place_of(parent, ids, n);
     /* In sorted order, shared prefixes get shorter with the distance to the place: the two
      * neighbours decide. */
     for (int i = at; i >= 0 && i >= at - 1; i--) {
@@ -146,7 +144,7 @@ struct node *tree_find_prefix(const struct node *parent, const int32_t *ids, int
             continue;
         }
         struct node *c = parent->children[i];
-        const int k = common_prefix(c->ids, c->count, ids, n);
+        const int k = tree_ids_common(c->ids, c->count, ids, n);
         if (k > best_n) {
             best = c;
             best_n = k;
@@ -184,7 +182,7 @@ static int children_reserve(struct node *parent, struct err *e)
 
 static void children_add(struct node *parent, struct node *n)
 {
-    const int at = place_of(parent, n->ids, n->count);
+    const int at = tree_place_of(parent, n->ids, n->count);
     memmove(&parent->children[at + 1], &parent->children[at],
             (size_t)(parent->n_children - at) * sizeof(struct node *));
     parent->children[at] = n;
@@ -193,7 +191,7 @@ static void children_add(struct node *parent, struct node *n)
 
 static void children_remove(struct node *parent, const struct node *n)
 {
-    const int at = place_of(parent, n->ids, n->count);
+    const int at = tree_place_of(parent, n->ids, n->count);
     assert(at < parent->n_children && parent->children[at] == n);
     parent->n_children--;
     memmove(&parent->children[at], &parent->children[at + 1],
@@ -212,8 +210,7 @@ static bool is_block_or_tail(const struct node *n)
     return n->parent != NULL;
 }
 
-/* Nobody needs it: it can go, or its children can and then it. */
-static bool is_idle(const struct node *n)
+bool tree_is_idle(const struct node *n)
 {
     return is_block_or_tail(n) && !n->n_leases && !n->n_held;
 }
@@ -222,7 +219,7 @@ static bool is_idle(const struct node *n)
 static void hold(struct tree *t, struct node *n)
 {
     for (; is_block_or_tail(n); n = n->parent) {
-        const bool was_idle = is_idle(n);
+        const bool was_idle = tree_is_idle(n);
         if (n->n_held++ > 0) {
             return;
         }
@@ -239,10 +236,10 @@ static void let_go(struct tree *t, struct node *n)
         if (--n->n_held > 0) {
             return;
         }
-        if (is_idle(n)) {
+        if (tree_is_idle(n)) {
             t->n_idle++;
         }
-        if (is_idle(n) && !n->n_children) {
+        if (tree_is_idle(n) && !n->n_children) {
             evict_add(t, n);
         }
     }
@@ -450,7 +447,7 @@ struct kv_block *tree_take(struct tree *t, struct node *n)
     children_remove(parent, n);
     count_in(t, n, -1);
     node_free(t, n);
-    if (is_idle(parent) && !parent->n_children) {
+    if (tree_is_idle(parent) && !parent->n_children) {
         evict_add(t, parent);
     }
     tree_prune_root(t, parent);
@@ -467,7 +464,7 @@ void tree_pin(struct tree *t, struct node *n)
     if (n->block) {
         kv_ref(n->block);
     }
-    const bool was_idle = is_idle(n);
+    const bool was_idle = tree_is_idle(n);
     t->n_leased += n->n_leases++ == 0 && is_block_or_tail(n);
     if (was_idle) {
         t->n_idle--;
@@ -482,7 +479,7 @@ void tree_unpin(struct tree *t, struct node *n)
         kv_unref(n->block);
     }
     t->n_leased -= --n->n_leases == 0 && is_block_or_tail(n);
-    if (!is_idle(n)) {
+    if (!tree_is_idle(n)) {
         return;
     }
     t->n_idle++;
@@ -505,7 +502,7 @@ bool tree_evict(struct tree *t)
 static size_t drop_upwards(struct tree *t, struct node *n)
 {
     size_t n_gone = 0;
-    while (is_idle(n) && !n->n_children) {
+    while (tree_is_idle(n) && !n->n_children) {
         struct node *parent = n->parent;
         const bool goes_on = is_block_or_tail(parent); /* a root may be freed with its last child */
         tree_remove(t, n);
@@ -582,143 +579,4 @@ void tree_drop_bad(struct tree *t)
             n = is_victim ? t->buckets[i] : n->hash_next; /* as in tree_drop */
         }
     }
-}
-
-/* ---- checks ---- */
-
-static int check_pin(const struct tree *t, const struct node *n, struct err *e)
-{
-    int n_held = n->is_pinned;
-    for (int i = 0; i < n->n_children; i++) {
-        n_held += n->children[i]->n_held > 0;
-    }
-    if (n->is_pinned != pins_has(&t->pins, n->id) || n_held != n->n_held) {
-        return err_set(e, ERR_CORRUPT, "a block at depth %d is%s pinned and held %d times, not %d",
-                       n->depth, n->is_pinned ? "" : "n't", n->n_held, n_held);
-    }
-    return 0;
-}
-
-static int check_children(const struct node *n, struct err *e)
-{
-    for (int i = 0; i < n->n_children; i++) {
-        const struct node *c = n->children[i];
-        if (c->parent != n || c->depth != n->depth + 1) {
-            return err_set(e, ERR_CORRUPT,
-                           "child %d of a node at depth %d names another parent or depth (%d)", i,
-                           n->depth, c->depth);
-        }
-        if (!i) {
-            continue;
-        }
-        const struct node *before = n->children[i - 1];
-        const int k = common_prefix(before->ids, before->count, c->ids, c->count);
-        if (order(before->ids, before->count, c->ids, c->count) >= 0 || k == before->count) {
-            return err_set(
-                e, ERR_CORRUPT,
-                "children %d and %d at depth %d are out of order, equal or one begins the other",
-                i - 1, i, c->depth);
-        }
-    }
-    return 0;
-}
-
-static int check_root(const struct node *n, struct err *e)
-{
-    if (n->count || n->block || n->depth != -1 || n->heap_at != NODE_NOT_IN_HEAP) {
-        return err_set(e, ERR_CORRUPT, "a root with %d ids, depth %d", n->count, n->depth);
-    }
-    if (!n->n_children && !n->n_leases) {
-        return err_set(e, ERR_CORRUPT, "a root that nothing hangs from and nobody leases");
-    }
-    return check_children(n, e);
-}
-
-static int check_node(const struct tree *t, const struct node *n, struct err *e)
-{
-    uint8_t id[HASH_BYTES];
-    const struct node *p = n->parent;
-
-    if (!p) {
-        return check_root(n, e);
-    }
-    if (n->count < 1 || n->count > KV_BLOCK || (p->parent && p->count != KV_BLOCK) ||
-        (n->count < KV_BLOCK && n->n_children)) {
-        return err_set(e, ERR_CORRUPT, "a node of %d ids with %d children under one of %d ids",
-                       n->count, n->n_children, p->count);
-    }
-    const int at = place_of(p, n->ids, n->count);
-    if (at >= p->n_children || p->children[at] != n) {
-        return err_set(e, ERR_CORRUPT, "a node at depth %d isn't among its parent's children",
-                       n->depth);
-    }
-    tree_id(p->id, n->ids, n->count, id);
-    if (memcmp(id, n->id, HASH_BYTES) || tree_find(t, id) != n) {
-        return err_set(e, ERR_CORRUPT,
-                       "the id of a node at depth %d isn't that of its path, or is there twice",
-                       n->depth);
-    }
-    const int n_writes = n->disk == NODE_WRITING;
-    if (!n->block || n->block->n_refs != 1 + n->n_leases + n_writes) {
-        return err_set(e, ERR_CORRUPT, "a block at depth %d has %d references, and %d leases",
-                       n->depth, n->block ? n->block->n_refs : 0, n->n_leases);
-    }
-    if (!n->list != (n->disk != NODE_DIRTY && n->disk != NODE_RESTING)) {
-        return err_set(e, ERR_CORRUPT, "a block at depth %d is in the wrong list for the disk",
-                       n->depth);
-    }
-    if (n->n_leases > p->n_leases && p->parent) {
-        return err_set(e, ERR_CORRUPT, "a block at depth %d has more leases than the one before it",
-                       n->depth);
-    }
-    const int rc = check_pin(t, n, e);
-    if (rc) {
-        return rc;
-    }
-    const bool is_victim = !n->n_children && is_idle(n);
-    if (is_victim != (n->heap_at < t->n_heap && t->heap[n->heap_at] == n)) {
-        return err_set(
-            e, ERR_CORRUPT,
-            "a block at depth %d with %d children, %d leases is at place %zu of the heap", n->depth,
-            n->n_children, n->n_leases, n->heap_at);
-    }
-    return check_children(n, e);
-}
-
-int tree_check(const struct tree *t, struct err *e)
-{
-    size_t n_nodes = 0, n_blocks = 0, n_tails = 0, n_idle = 0, n_children = 0, n_roots = 0;
-    size_t n_leased = 0;
-    for (size_t i = 0; i < t->n_buckets; i++) {
-        for (const struct node *n = t->buckets[i]; n; n = n->hash_next) {
-            const int rc = check_node(t, n, e);
-            if (rc) {
-                return rc;
-            }
-            n_nodes++;
-            n_roots += !n->parent;
-            n_children += (size_t)n->n_children;
-            n_blocks += n->count == KV_BLOCK;
-            n_tails += n->parent && n->count < KV_BLOCK;
-            n_idle += is_idle(n);
-            n_leased += n->parent && n->n_leases;
-        }
-    }
-    if (n_nodes != t->n_nodes || n_blocks != t->n_blocks || n_tails != t->n_tails ||
-        n_idle != t->n_idle) {
-        return err_set(e, ERR_CORRUPT,
-                       "counted %zu nodes, %zu blocks, %zu tails, %zu idle; the account says %zu, "
-                       "%zu, %zu, %zu",
-                       n_nodes, n_blocks, n_tails, n_idle, t->n_nodes, t->n_blocks, t->n_tails,
-                       t->n_idle);
-    }
-    if (n_leased != t->n_leased) {
-        return err_set(e, ERR_CORRUPT, "counted %zu leased nodes, the account says %zu", n_leased,
-                       t->n_leased);
-    }
-    if (n_children != n_nodes - n_roots) {
-        return err_set(e, ERR_CORRUPT, "%zu nodes hang from others, of %zu that aren't roots",
-                       n_children, n_nodes - n_roots);
-    }
-    return evict_check(t, e);
 }
