@@ -1,8 +1,8 @@
-/* The disk tier's thread and policy. See disk.h; what is asked of it is in disk_ask.c, names and
- * files are disk_file.c's, the table is disk_index.c's. */
+/* The disk tier's thread: what it does next, reads, learning what is there. See disk.h; what is
+ * asked of it is in disk_ask.c, writing and removing in disk_write.c, names and files are
+ * disk_file.c's, the table is disk_index.c's. */
 #include "cache/disk.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -18,8 +18,6 @@
 #include "cache/disk_inside.h"
 #include "cache/disk_order.h"
 
-#define ALLOCATION_UNIT 4096u /* what a file may take beyond its bytes */
-
 static void jobs_init(struct jobs *q)
 {
     q->head = NULL;
@@ -33,7 +31,7 @@ static void jobs_push(struct jobs *q, struct disk_job *j)
     q->tail = &j->mail.next;
 }
 
-static struct disk_job *jobs_take(struct jobs *q)
+struct disk_job *disk_jobs_take(struct jobs *q)
 {
     struct mail *m = q->head;
     q->head = m->next;
@@ -44,7 +42,7 @@ static struct disk_job *jobs_take(struct jobs *q)
     return (struct disk_job *)(void *)m;
 }
 
-static void answer(struct disk *d, struct disk_job *j, int rc)
+void disk_answer(struct disk *d, struct disk_job *j, int rc)
 {
     j->rc = rc;
     j->mail.kind = d->o.reply_kind;
@@ -53,117 +51,7 @@ static void answer(struct disk *d, struct disk_job *j, int rc)
     }
 }
 
-/* ---- removing ---- */
-
-/* The file of an entry that is still in the index goes, and then the entry; what can't be removed
- * is never used again. Disk thread. */
-static int remove_entry(struct disk *d, const uint8_t id[HASH_BYTES], struct err *e)
-{
-    char root[DISK_ROOT_CHARS + 1] = "";
-    pthread_mutex_lock(&d->lock);
-    struct disk_entry *n = index_find(&d->index, id);
-    if (n) {
-        memcpy(root, n->root, sizeof root);
-    }
-    pthread_mutex_unlock(&d->lock);
-    if (!n) {
-        return 0;
-    }
-    const struct disk_place place = {.dir = d->dir, .root = root, .id = id};
-    const int rc = disk_file_remove(&place, e);
-    pthread_mutex_lock(&d->lock);
-    n = index_find(&d->index, id);
-    if (rc) {
-        index_mark_bad(&d->index, n);
-    } else {
-        index_remove(&d->index, n);
-        d->n.n_removed++;
-    }
-    pthread_mutex_unlock(&d->lock);
-    return rc;
-}
-
-/* What rested longest goes. *ret_bytes: what it took. false: nothing is left that could. */
-static bool evict(struct disk *d, uint64_t *ret_bytes)
-{
-    static struct log_limit limit = {.burst = 3};
-    uint8_t id[HASH_BYTES];
-    struct err e;
-    pthread_mutex_lock(&d->lock);
-    const struct disk_entry *n = d->index.oldest;
-    if (n) {
-        memcpy(id, n->id, sizeof id);
-        *ret_bytes = n->bytes;
-    }
-    pthread_mutex_unlock(&d->lock);
-    if (!n) {
-        return false;
-    }
-    if (remove_entry(d, id, &e) && log_allowed(&limit)) {
-        log_warn("the disk cache: %s", e.text);
-    }
-    return true;
-}
-
-static uint64_t bytes_used(struct disk *d)
-{
-    pthread_mutex_lock(&d->lock);
-    const uint64_t bytes = d->index.bytes;
-    pthread_mutex_unlock(&d->lock);
-    return bytes;
-}
-
-static int free_bytes(const struct disk *d, uint64_t *ret, struct err *e)
-{
-    struct statvfs st;
-    int rc;
-    do {
-        rc = sys.fstatvfs(d->dir, &st);
-    } while (rc < 0 && errno == EINTR);
-    if (rc < 0) {
-        return err_sys(e, errno, "asking for its free space");
-    }
-    *ret = (uint64_t)st.f_bavail * st.f_frsize;
-    return 0;
-}
-
-/* Room for one more file, in the budget and beside the reserve. */
-static int make_room(struct disk *d, uint64_t n_bytes, struct err *e)
-{
-    uint64_t n_free = 0, n_gone = 0, freed = 0;
-    while (bytes_used(d) + n_bytes > d->n.bytes_max) {
-        if (!evict(d, &n_gone)) {
-            return err_set(e, ERR_LIMIT, "%llu bytes don't fit into the %llu of --disk",
-                           (unsigned long long)n_bytes, (unsigned long long)d->n.bytes_max);
-        }
-    }
-    int rc = free_bytes(d, &n_free, e);
-    const uint64_t wanted = d->o.reserve_bytes + n_bytes;
-    if (rc || n_free >= wanted) {
-        return rc;
-    }
-    /* As much as is missing, and no more: some file systems give space back only later. */
-    for (; n_free + freed < wanted && evict(d, &n_gone); freed += n_gone) {
-    }
-    rc = free_bytes(d, &n_free, e);
-    if (!rc && n_free < wanted) {
-        rc = err_set(e, ERR_LIMIT, "%llu bytes are free, --disk-reserve keeps %llu",
-                     (unsigned long long)n_free, (unsigned long long)d->o.reserve_bytes);
-    }
-    return rc;
-}
-
-/* ---- jobs ---- */
-
-static void tell_bad(const struct disk_place *p, const struct err *e)
-{
-    static struct log_limit limit = {.burst = 20};
-    char name[DISK_NAME_BYTES];
-    disk_file_name(p, ".kv", name);
-    if (log_allowed(&limit)) {
-        log_warn("the disk cache: %s is not used: %s", name, e->text);
-    }
-}
+/* ---- reading ---- */
 
 /* A miss: whatever is wrong with a file, it goes. */
 static void give_up(struct disk *d, const struct disk_place *p, const struct err *why)
@@ -177,8 +65,8 @@ static void give_up(struct disk *d, const struct disk_place *p, const struct err
     if (!is_known) {
         return; /* removed since it was asked for */
     }
-    tell_bad(p, why);
-    if (remove_entry(d, p->id, &e) && log_allowed(&limit)) {
+    disk_tell_bad(p, why);
+    if (disk_remove_entry(d, p->id, &e) && log_allowed(&limit)) {
         log_warn("the disk cache: %s; it isn't used any more in this run", e.text);
     }
 }
@@ -245,13 +133,13 @@ static void do_read(struct disk *d)
     struct err e = {0};
     char root[DISK_ROOT_CHARS + 1];
     open_ahead(d);
-    struct disk_job *j = jobs_take(&d->reads);
+    struct disk_job *j = disk_jobs_take(&d->reads);
     const struct record_name name = {.root = j->root, .id = j->id, .block_bytes = j->block_bytes};
     if (!j->is_open || atomic_load(&j->is_canceled) || d->is_stopping) {
         if (j->is_open && j->fd >= 0) {
             sys.close(j->fd);
         }
-        answer(d, j, ERR_CANCELED);
+        disk_answer(d, j, ERR_CANCELED);
         return;
     }
     int rc = j->rc;
@@ -272,183 +160,10 @@ static void do_read(struct disk *d)
         pthread_mutex_unlock(&d->lock);
         forget_later(d, j);
     }
-    answer(d, j, rc);
+    disk_answer(d, j, rc);
 }
 
-static void pause_writing(struct disk *d, const struct err *e)
-{
-    atomic_store(&d->paused_until_us, clock_us() + (int64_t)DISK_PAUSE_MS * 1000);
-    pthread_mutex_lock(&d->lock);
-    d->n.n_failed++;
-    pthread_mutex_unlock(&d->lock);
-    log_warn("the disk cache can't be written, and rests for %d s: %s", DISK_PAUSE_MS / 1000,
-             e->text);
-}
-
-/* Into the index; `rc` is how the write went. */
-static int enter(struct disk *d, const struct disk_job *j, const char *root, uint64_t bytes, int rc)
-{
-    struct disk_entry *n = NULL;
-    struct err e;
-    const int rc2 = rc && rc != ERR_CORRUPT ? rc : index_add(&d->index, j->id, root, &n, &e);
-    if (rc2) {
-        return rc2; /* without memory for it, the next start finds the file */
-    }
-    if (rc) {
-        index_mark_bad(&d->index, n);
-        return ERR_UNSUPPORTED;
-    }
-    index_set_bytes(&d->index, n, bytes);
-    index_set_pinned(&d->index, n, pins_has(&d->pins, j->id));
-    for (const struct disk_job *r = d->removals; r; r = r->next_removal) {
-        n->is_leaving |= memcmp(r->id, j->id, HASH_BYTES) == 0; /* not to be read meanwhile */
-    }
-    struct disk_entry *parent = index_find(&d->index, j->record.parent);
-    if (parent) {
-        index_place(&d->index, n, parent);
-    }
-    d->n.n_written++;
-    d->n.bytes_written += bytes;
-    return 0;
-}
-
-static void set_temporary(struct disk *d, uint64_t n_bytes)
-{
-    pthread_mutex_lock(&d->lock);
-    d->temporary_bytes = n_bytes;
-    pthread_mutex_unlock(&d->lock);
-}
-
-static int write_block(struct disk *d, const struct disk_job *j)
-{
-    char root[DISK_ROOT_CHARS + 1];
-    struct err e;
-    uint64_t bytes = 0;
-    const uint64_t need = record_bytes(j->block_bytes) + ALLOCATION_UNIT;
-    pthread_mutex_lock(&d->lock);
-    const struct disk_entry *there = index_find(&d->index, j->id);
-    const int known = !there ? ERR_NOTFOUND : there->is_bad ? ERR_UNSUPPORTED : 0;
-    pthread_mutex_unlock(&d->lock);
-    if (known != ERR_NOTFOUND) {
-        return known; /* never written again: the same id is the same block */
-    }
-    if (disk_is_paused(d) || d->state != KNOWN) {
-        return ERR_BUSY;
-    }
-    disk_root_name(j->root, root);
-    const struct disk_place place = {.dir = d->dir, .root = root, .id = j->id};
-    int rc = make_room(d, need, &e);
-    if (!rc) {
-        set_temporary(d, need);
-        rc = disk_file_write(&place, &j->record, j->data, j->block_bytes, &bytes, &e);
-    }
-    if (rc == ERR_CORRUPT) {
-        tell_bad(&place, &e);
-    } else if (rc) {
-        pause_writing(d, &e);
-    }
-    pthread_mutex_lock(&d->lock);
-    d->temporary_bytes = 0;
-    rc = enter(d, j, root, bytes, rc);
-    pthread_mutex_unlock(&d->lock);
-    return rc;
-}
-
-static void do_removal(struct disk *d, struct disk_job *j)
-{
-    static struct log_limit limit = {.burst = 3};
-    struct err e;
-    const int rc = remove_entry(d, j->id, &e);
-    d->has_failed |= rc != 0;
-    if (rc && log_allowed(&limit)) {
-        log_warn("the disk cache: %s", e.text);
-    }
-    pthread_mutex_lock(&d->lock);
-    assert(d->removals == j);
-    d->removals = j->next_removal;
-    if (!d->removals) {
-        d->removals_tail = &d->removals;
-    }
-    pthread_mutex_unlock(&d->lock);
-    free(j);
-}
-
-/* ---- purging ---- */
-
-static void end_purge(struct disk *d, bool is_done)
-{
-    if (d->purge.n_gone > 0) {
-        log_warn("the disk cache: %zu files that followed a bad block are removed",
-                 d->purge.n_gone);
-    }
-    purge_done(&d->purge);
-    pthread_mutex_lock(&d->lock);
-    d->n_purges -= is_done; /* else nothing is believed any more in this run */
-    pthread_mutex_unlock(&d->lock);
-    free(jobs_take(&d->writes));
-}
-
-/* A step of the purge that is the first of the writes, which wait for its end: the files that it
- * finds are those from before. */
-static void do_purge(struct disk *d, const struct disk_job *j)
-{
-    struct err e;
-    if (!d->purge.v) {
-        pthread_mutex_lock(&d->lock);
-        const int rc = d->state != KNOWN
-                           ? ERR_NOTFOUND
-                           : purge_init(&d->purge, &d->index, &j->record, j->block_bytes, &e);
-        pthread_mutex_unlock(&d->lock);
-        if (rc) {
-            end_purge(d, rc == ERR_NOTFOUND);
-        }
-        return;
-    }
-    if (purge_read(&d->purge, d->dir)) {
-        return;
-    }
-    for (const uint8_t *id = purge_next(&d->purge); id; id = purge_next(&d->purge)) {
-        if (remove_entry(d, id, &e)) {
-            log_warn("the disk cache: %s", e.text);
-        }
-        d->purge.n_gone++;
-    }
-    end_purge(d, true);
-}
-
-static void do_write(struct disk *d)
-{
-    const struct disk_job *first = (struct disk_job *)(void *)d->writes.head;
-    if (first->op == DISK_PURGE) {
-        do_purge(d, first);
-        return;
-    }
-    struct disk_job *j = jobs_take(&d->writes);
-    const bool is_late = d->is_stopping && clock_us() > d->stop_at_us;
-    if (j->op == DISK_REMOVE) {
-        do_removal(d, j);
-    } else if (j->op == DISK_SYNC) {
-        answer(d, j, d->has_failed || d->state != KNOWN ? ERR_IO : 0);
-        d->has_failed = false;
-    } else {
-        answer(d, j, is_late ? ERR_CANCELED : write_block(d, j));
-    }
-}
-
-/* The history's room. What is written next would take it again: nothing is, for a while. */
-static void do_free(struct disk *d)
-{
-    struct disk_job *j = jobs_take(&d->frees);
-    uint64_t freed = 0, n_gone = 0;
-    while (d->state == KNOWN && freed < j->n_bytes && evict(d, &n_gone)) {
-        freed += n_gone;
-    }
-    atomic_store(&d->paused_until_us, clock_us() + (int64_t)DISK_PAUSE_MS * 1000);
-    log_warn("the disk cache gave %.1f MiB to the history, and rests for %d s",
-             (double)freed / (1 << 20), DISK_PAUSE_MS / 1000);
-    j->n_bytes = freed;
-    answer(d, j, 0);
-}
+/* ---- the order of use ---- */
 
 static void save_order(struct disk *d)
 {
@@ -504,11 +219,11 @@ static void sort_mail(struct disk *d, struct mail *m)
 static bool step(struct disk *d)
 {
     if (d->frees.head) {
-        do_free(d);
+        disk_do_free(d);
     } else if (d->reads.head) {
         do_read(d);
     } else if (d->writes.head) {
-        do_write(d);
+        disk_do_write(d);
     } else if (d->is_order_wanted) {
         save_order(d);
     } else if (forget_due_ms(d) == 0 && !d->is_stopping) {
@@ -525,7 +240,7 @@ static int set_budget(struct disk *d, const struct disk_index *x, struct err *e)
 {
     uint64_t max = d->o.bytes_max, n_free = 0;
     if (d->o.percent_max > 0) {
-        const int rc = free_bytes(d, &n_free, e);
+        const int rc = disk_fs_free(d, &n_free, e);
         if (rc) {
             return rc;
         }
@@ -575,7 +290,7 @@ static int learn(struct disk *d, struct err *e)
     pthread_mutex_lock(&d->lock);
     apply_pins(d);
     pthread_mutex_unlock(&d->lock);
-    while (d->index.bytes > d->n.bytes_max && evict(d, &n_gone)) {
+    while (d->index.bytes > d->n.bytes_max && disk_evict(d, &n_gone)) {
     }
     log_info("disk cache: %zu blocks known after %.1f ms, %.0f of %.0f MiB used", n_found,
              (double)(t1 - t0) / 1e3, (double)d->index.bytes / (1 << 20),
