@@ -8,7 +8,8 @@
 #include "client/window.h"
 
 struct changes {
-    int64_t n, tokens;
+    int64_t n, tokens; /* of a list that is shortened: the tokens of those that it names */
+    bool is_shortened;
 };
 
 static struct changes changes_of(const json *receipt, const char *key)
@@ -19,6 +20,11 @@ static struct changes changes_of(const json *receipt, const char *key)
          it = json_next(it)) {
         c.n++;
         c.tokens += (int64_t)json_double(json_get(it, "tokens", NULL));
+    }
+    const json *all = json_get(json_get(receipt, "shortened", NULL), key, NULL);
+    if (all) {
+        c.n = (int64_t)json_double(all);
+        c.is_shortened = true;
     }
     return c;
 }
@@ -61,7 +67,9 @@ static void write_left(const json *receipt, struct buf *b)
     const int64_t n = dropped.n + summed.n;
     if (!n)
         return;
-    buf_printf(b, "%lld message%s (%lld tokens) left the window", (long long)n, n == 1 ? "" : "s",
+    const bool is_more = dropped.is_shortened || summed.is_shortened;
+    buf_printf(b, "%lld message%s (%s%lld tokens) left the window", (long long)n,
+               n == 1 ? "" : "s", is_more ? "more than " : "",
                (long long)(dropped.tokens + summed.tokens));
     if (summed.n && dropped.n)
         buf_printf(b, ", %lld of them summed up", (long long)summed.n);

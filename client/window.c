@@ -181,6 +181,8 @@ static void print_state(const json *shown, const json *now, const json *next)
     const double reserve = number(shown, "reserve");
     printf("%s\n", str(shown, "conversation", "?"));
     printf("window     %.0f of %.0f tokens", number(shown, "used"), number(shown, "limit"));
+    if (number(shown, "above") > 0)
+        printf(", and %.0f messages above them: the next turn cuts", number(shown, "above"));
     if (reserve > 0)
         printf("; %.0f are kept for the answer", reserve);
     printf("\nstrategy   %s; ", str(shown, "strategy", "?"));

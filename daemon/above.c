@@ -49,11 +49,11 @@ static int read_newest(struct history *h, struct turn *t, struct above *a, struc
     return 0;
 }
 
-int above_load(struct history *h, struct turn *t, int64_t tip, bool is_summed, struct above *ret,
+int above_load(struct history *h, struct turn *t, int64_t tip, struct above *ret,
                struct http_error *ret_error)
 {
     const struct turn_window *w = &t->window;
-    struct above a = {.n = 0};
+    struct above a = {.is_summed = ret->is_summed};
     const int64_t *path;
     size_t n_path, n_system = 0, i = 0;
     struct err e;
@@ -71,27 +71,25 @@ int above_load(struct history *h, struct turn *t, int64_t tip, bool is_summed, s
         if (!is_elsewhere(w, n_system, path[i]))
             a.rows[a.n++] = path[i];
     a.n_dropped = a.n;
-    const int rc = is_summed ? read_newest(h, t, &a, ret_error) : 0;
+    const int rc = a.is_summed ? read_newest(h, t, &a, ret_error) : 0;
     if (rc == 0)
         *ret = a;
     return rc;
 }
 
-/* rows [from, to) into the list, those between the first and the last TURN_CHANGES_END by number
- * alone. */
+/* Rows into the list, those between the first and the last TURN_CHANGES_END by number alone. */
 static void tell(struct history *h, struct turn *to, struct turn_changes *list,
-                 const struct above *a, size_t from, size_t end)
+                 const int64_t *rows, size_t n)
 {
-    const size_t n = end - from;
     const bool is_long = n > 2 * TURN_CHANGES_END;
     struct err e;
-    for (size_t i = from; i < end; i++) {
+    for (size_t i = 0; i < n; i++) {
         struct memory_message m;
-        if (is_long && i == from + TURN_CHANGES_END) {
+        if (is_long && i == TURN_CHANGES_END) {
             list->n_untold += n - 2 * TURN_CHANGES_END;
-            i = end - TURN_CHANGES_END;
+            i = n - TURN_CHANGES_END;
         }
-        if (memory_message_by_row(h->memory, a->rows[i], &m, &to->arena, &e))
+        if (memory_message_by_row(h->memory, rows[i], &m, &to->arena, &e))
             continue;
         const int tokens = window_count(h, m.text, m.n_text);
         receipt_add(to, list, m.id, tokens < 0 ? 0 : tokens);
@@ -100,6 +98,7 @@ static void tell(struct history *h, struct turn *to, struct turn_changes *list,
 
 void above_tell(struct history *h, struct turn *to, const struct above *a)
 {
-    tell(h, to, &to->receipt.dropped, a, 0, a->n_dropped);
-    tell(h, to, &to->receipt.summarised, a, a->n_dropped, a->n);
+    tell(h, to, &to->receipt.dropped, a->rows, a->n_dropped);
+    if (a->n > a->n_dropped)
+        tell(h, to, &to->receipt.summarised, a->rows + a->n_dropped, a->n - a->n_dropped);
 }

@@ -19,15 +19,15 @@
 #define ABOVE_BYTES ((size_t)1 << 20)
 
 struct above {
+    bool is_summed; /* in: else nothing is read, and all is to be dropped */
     int64_t *rows; /* [n] ascending */
     size_t n;
     size_t n_dropped; /* of these, the oldest; the others are in said */
     struct said *said; /* [n - n_dropped] */
 };
 
-/* Of a window that window_load made for the path to `tip`, into t's arena. n 0: all was loaded.
- * With is_summed false nothing is read, and all is to be dropped. */
-int above_load(struct history *h, struct turn *t, int64_t tip, bool is_summed, struct above *ret,
+/* Of a window that window_load made for the path to `tip`, into t's arena. n 0: all was loaded. */
+int above_load(struct history *h, struct turn *t, int64_t tip, struct above *ret,
                struct http_error *ret_error) MUST_USE;
 /* Adds all of it to the lists of to->receipt. */
 void above_tell(struct history *h, struct turn *to, const struct above *a);

@@ -112,6 +112,16 @@ static int add_head(const struct call *k, json *to)
     return before;
 }
 
+/* What ends an answer that filled the window: the template's markup, which nobody has read yet. */
+#define ANSWER_END_TOKENS 8
+static int n_unread(const struct call *k)
+{
+    const struct turn_window *w = &k->t->window;
+    const int over = w->n > 0 ? (int)w->starts[w->n] - k->h->d->ctx : 0;
+    const bool is_answer = w->n > 0 && w->v[w->n - 1].role == CHAT_ASSISTANT;
+    return is_answer && w->n_above == 0 && over > 0 && over <= ANSWER_END_TOKENS ? over : 0;
+}
+
 static void add_message(const struct call *k, json *to, size_t i)
 {
     static const char *const roles[] = {
@@ -131,7 +141,7 @@ static void add_message(const struct call *k, json *to, size_t i)
     json *o = add_item(to, w->v[i].role == CHAT_SYSTEM ? "system" : "message", p, role);
     if ((int)i == w->head_at)
         tokens -= add_head(k, to);
-    json_set_int(o, "tokens", tokens);
+    json_set_int(o, "tokens", tokens - (i + 1 == w->n ? n_unread(k) : 0));
 }
 
 static json *cut_json(const struct call *k)
@@ -154,7 +164,7 @@ static void reply_context(struct call *k)
 {
     const struct turn_window *w = &k->t->window;
     const struct plan_budget b = context_budget(k->h, 0);
-    const int used = w->n > 0 ? (int)w->starts[w->n] : 0;
+    const int used = w->n > 0 ? (int)w->starts[w->n] - n_unread(k) : 0;
     json *o = json_object();
     json_set_str(o, "object", "hearth.context");
     json_set_str(o, "conversation", k->c.id);

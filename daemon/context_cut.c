@@ -266,7 +266,8 @@ static void head_pins(struct cutting *k, const struct memory_cut *cut, struct me
 /* The summary as it is stored isn't the one in the head. */
 static bool is_edited(const struct turn_window *w)
 {
-    return w->has_cut && w->cut.n_summary > 0 && context_summarises(w->cut.strategy) &&
+    return w->has_cut && w->cut.is_edited && w->cut.n_summary > 0 &&
+           context_summarises(w->cut.strategy) &&
            !memmem(w->cut.head, w->cut.n_head, w->cut.summary, w->cut.n_summary);
 }
 
@@ -275,8 +276,8 @@ static int leave_above(struct cutting *k, struct http_error *ret)
 {
     const struct context_cut *c = k->c;
     struct above *a = &k->above;
-    const bool is_summed = context_summarises(c->strategy);
-    int rc = above_load(c->h, c->t, c->anchor, is_summed, a, ret);
+    a->is_summed = context_summarises(c->strategy);
+    int rc = above_load(c->h, c->t, c->anchor, a, ret);
     if (rc)
         return rc;
     const size_t n = a->n - a->n_dropped;
@@ -314,8 +315,11 @@ static int make_head(struct cutting *k, struct memory_cut *cut, struct http_erro
         .strategy = c->strategy,
         .max_tokens = k->plan.head_tokens,
     };
-    if (context_head_make(c->h, &c->t->arena, &head, cut, &e) == 0)
+    if (context_head_make(c->h, &c->t->arena, &head, cut, &e) == 0) {
+        /* Handed on without having got into the head: it still is a person's. */
+        cut->is_edited = head.is_edited && cut->summary == head.old_summary;
         return 0;
+    }
     http_error_from(ret, &e);
     return e.code;
 }

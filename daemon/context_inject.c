@@ -201,7 +201,8 @@ static int add_edits(struct injection *in, struct http_error *ret)
     int left = context_share(in->c->h, CONTEXT_PINS_PERCENT, 0);
     if (!w->has_cut)
         return 0;
-    if (context_summarises(w->cut.strategy) && !is_said(w, w->cut.summary, w->cut.n_summary) &&
+    if (w->cut.is_edited && context_summarises(w->cut.strategy) &&
+        !is_said(w, w->cut.summary, w->cut.n_summary) &&
         has_room(in, w->cut.summary, w->cut.n_summary, &left)) {
         buf_str(&in->text, "[The summary at the beginning is out of date; this is right]\n");
         buf_add(&in->text, w->cut.summary, w->cut.n_summary);

@@ -305,6 +305,11 @@ struct stmt *db_stmt(struct db *db, const char *sql, struct err *e)
     return s;
 }
 
+const char *db_sql(const struct db *db, int i)
+{
+    return i >= 0 && i < db->n_stmts ? db->stmts[i].sql : NULL;
+}
+
 static void bound(struct stmt *s, int code)
 {
     if (code != SQLITE_OK && s->bind_error == SQLITE_OK)

@@ -80,6 +80,8 @@ int db_copy(struct db *db, const char *to, struct err *e) MUST_USE;
 /* `sql` must live as long as the connection (a literal). NULL: *e says why; the calls below take
  * NULL. */
 struct stmt *db_stmt(struct db *db, const char *sql, struct err *e);
+/* The i-th statement that was prepared so far, for tests; NULL: there are no more. */
+const char *db_sql(const struct db *db, int i);
 /* Parameters, from 1. A NULL text or blob binds NULL; bytes are borrowed until stmt_end. */
 void stmt_int(struct stmt *s, int i, int64_t v);
 void stmt_str(struct stmt *s, int i, const char *v);

@@ -11,6 +11,10 @@
  *
  * Lists are read term by term and weighed here: SQLite's bm25() reads the whole list of every
  * phrase, the owner's too, for each query, and knows no scope.
+ *
+ * Where the path that is asked for is a good part of all there is, lists are read without their
+ * scope and each row is looked up in the path: FTS5 takes 0.8 us a row then, and 2 to 4 us when it
+ * joins two lists, of which the scope's is the longer.
  */
 #include "memory/query.h"
 
@@ -20,6 +24,7 @@
 #include <string.h>
 
 #include "base/sys.h"
+#include "memory/window.h"
 
 /* Of a longer query its beginning and its end: half each. */
 #define QUERY_TEXT_MAX ((size_t)32 << 10)
@@ -28,6 +33,7 @@
 #define ROWS_MAX 10000
 #define POSTINGS_MAX ((size_t)SEARCH_TERMS_MAX * SHORT_LIST + ROWS_MAX)
 #define RARITY_MAX 64
+#define WIDE_SHARE 4 /* the path is at least one row in so many */
 
 uint64_t query_hash(const char *bytes, size_t n, uint64_t seed)
 {
@@ -170,8 +176,48 @@ struct postings {
     size_t n, cap;
 };
 
+struct scope {
+    char name[INDEX_SCOPE_BYTES];
+    int64_t n; /* rows in it */
+    struct memory_rows only;
+    bool is_wide; /* `only` is enough */
+};
+
+static int count_scope(struct memory *m, const char *sql, int64_t conversation, int64_t *ret,
+                       struct err *e)
+{
+    struct stmt *s = db_stmt(m->db, sql, e);
+    stmt_int(s, 1, conversation);
+    int rc = stmt_step(s, e);
+    if (rc == 1)
+        *ret = column_int(s, 0);
+    stmt_end(s);
+    return rc < 0 ? rc : 0;
+}
+
+static int scope_of(struct memory *m, const struct memory_query *q, struct scope *ret,
+                    struct err *e)
+{
+    static const char all[] = "SELECT ifnull(max(row), 0) FROM message WHERE ?1 = ?1";
+    static const char one[] = "SELECT n_messages FROM conversation WHERE row = ?1";
+    int64_t n_all = 0;
+    *ret = (struct scope){.only = {.v = (int64_t *)q->only, .n = q->n_only}}; /* only read */
+    if (q->conversation == 0) {
+        index_owner_scope(q->owner, ret->name);
+        return count_scope(m, all, 0, &ret->n, e);
+    }
+    index_conversation_scope(q->conversation, ret->name);
+    if (!q->only)
+        return count_scope(m, one, q->conversation, &ret->n, e);
+    int rc = count_scope(m, all, 0, &n_all, e);
+    ret->n = (int64_t)q->n_only;
+    ret->is_wide = ret->n >= n_all / WIDE_SHARE;
+    return rc;
+}
+
 struct list {
     const char *scope;
+    const struct memory_rows *only; /* instead of the scope; or NULL */
     int asked;       /* which term */
     int64_t limit;   /* rows */
     size_t from, to; /* of the postings */
@@ -182,18 +228,23 @@ static int read_list(struct memory *m, struct query *qu, struct list *l, struct 
                      struct err *e)
 {
     char match[INDEX_SCOPE_BYTES + SEGMENT_TERM_MAX + 48];
-    int n = snprintf(match, sizeof(match), "scope : \"%s\" AND terms : \"%s\"", l->scope,
-                     qu->terms[qu->asked[l->asked]].text);
+    const char *term = qu->terms[qu->asked[l->asked]].text;
+    const int n = l->only ? snprintf(match, sizeof(match), "terms : \"%s\"", term)
+                          : snprintf(match, sizeof(match), "scope : \"%s\" AND terms : \"%s\"",
+                                     l->scope, term);
     struct stmt *s = db_stmt(m->db,
                              "SELECT rowid FROM message_fts WHERE message_fts MATCH ?1"
-                             " ORDER BY rowid DESC LIMIT ?2",
+                             " ORDER BY rowid DESC",
                              e);
-    int rc;
+    int rc = 0;
     stmt_text(s, 1, match, (size_t)n);
-    stmt_int(s, 2, l->limit);
     l->from = p->n;
-    while ((rc = stmt_step(s, e)) == 1 && p->n < p->cap)
-        p->v[p->n++] = (struct posting){.row = column_int(s, 0), .asked = l->asked};
+    const size_t end = l->from + (size_t)l->limit < p->cap ? l->from + (size_t)l->limit : p->cap;
+    while (p->n < end && (rc = stmt_step(s, e)) == 1) {
+        const int64_t row = column_int(s, 0);
+        if (!l->only || memory_rows_hold(l->only, row))
+            p->v[p->n++] = (struct posting){.row = row, .asked = l->asked};
+    }
     l->to = p->n;
     stmt_end(s);
     return rc < 0 ? rc : 0;
@@ -210,15 +261,19 @@ static int64_t extrapolate(const struct list *l, const struct postings *p, int64
 
 /* Reads what each term asks for: short lists whole; longer ones whole when they aren't common and
  * ROWS_MAX allows; when all are common, the rarest one's newest rows. */
-static int read_lists(struct memory *m, struct query *qu, const char *scope, int64_t n_scope,
+static int read_lists(struct memory *m, struct query *qu, const struct scope *scope,
                       struct postings *p, struct err *e)
 {
+    const int64_t n_scope = scope->n;
     struct query_term *rarest = NULL;
     bool is_any_whole = false;
     int rc = 0;
     for (int i = 0; rc == 0 && i < qu->n_asked; i++) {
         struct query_term *t = &qu->terms[qu->asked[i]];
-        struct list l = {.scope = scope, .asked = i, .limit = SHORT_LIST};
+        struct list l = {.scope = scope->name,
+                         .only = scope->is_wide ? &scope->only : NULL,
+                         .asked = i,
+                         .limit = SHORT_LIST};
         rc = read_list(m, qu, &l, p, e);
         t->n_rows = (int64_t)(l.to - l.from);
         t->is_asked = t->n_rows > 0;
@@ -241,28 +296,6 @@ static int read_lists(struct memory *m, struct query *qu, const char *scope, int
     if (rarest && !is_any_whole)
         rarest->is_asked = true;
     return rc;
-}
-
-static int scope_of(struct memory *m, const struct memory_query *q, char ret[INDEX_SCOPE_BYTES],
-                    int64_t *ret_n, struct err *e)
-{
-    static const char all[] = "SELECT ifnull(max(row), 0) FROM message WHERE ?1 = 0";
-    static const char one[] = "SELECT count(*) FROM message WHERE conversation = ?1";
-    if (q->conversation != 0)
-        index_conversation_scope(q->conversation, ret);
-    else
-        index_owner_scope(q->owner, ret);
-    if (q->conversation != 0 && q->only) { /* its path: nothing needs to be counted */
-        *ret_n = (int64_t)q->n_only;
-        return 0;
-    }
-    struct stmt *s = db_stmt(m->db, q->conversation != 0 ? one : all, e);
-    stmt_int(s, 1, q->conversation);
-    int rc = stmt_step(s, e);
-    if (rc == 1)
-        *ret_n = column_int(s, 0);
-    stmt_end(s);
-    return rc < 0 ? rc : 0;
 }
 
 static double weight_of(const struct memory_query *q, const struct query_term *t)
@@ -294,10 +327,9 @@ static int gather(const struct memory_query *q, struct query *qu, struct posting
 int query_match(struct memory *m, const struct memory_query *q, struct query *qu, struct arena *a,
                 struct err *e)
 {
-    char scope[INDEX_SCOPE_BYTES];
-    int64_t n_scope = 0;
+    struct scope scope;
     struct postings p = {.cap = POSTINGS_MAX};
-    int rc = scope_of(m, q, scope, &n_scope, e);
+    int rc = scope_of(m, q, &scope, e);
     if (rc == 0)
         rc = choose(m, qu, a, e);
     if (rc < 0 || qu->n_asked == 0)
@@ -305,7 +337,8 @@ int query_match(struct memory *m, const struct memory_query *q, struct query *qu
     p.v = sys.malloc(p.cap * sizeof(*p.v));
     if (!p.v)
         return memory_out(e);
-    rc = read_lists(m, qu, scope, n_scope, &p, e);
+    rc = read_lists(m, qu, &scope, &p, e);
+    const int64_t n_scope = scope.n;
     for (int i = 0; i < qu->n_asked; i++) {
         struct query_term *t = &qu->terms[qu->asked[i]];
         double n = (double)(n_scope > t->n_rows ? n_scope : t->n_rows), df = (double)t->n_rows;

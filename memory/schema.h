@@ -288,6 +288,10 @@ static const char *const schema_steps[] = {
     "  UPDATE conversation SET n_messages = n_messages + 1 WHERE row = new.conversation; END;"
     "CREATE TRIGGER message_goes AFTER DELETE ON message BEGIN"
     "  UPDATE conversation SET n_messages = n_messages - 1 WHERE row = old.conversation; END;",
+
+    /* 10: whether a summary that the head doesn't have is a person's */
+    "ALTER TABLE cut ADD COLUMN is_edited INTEGER NOT NULL DEFAULT 0;"
+    "UPDATE cut SET is_edited = 1 WHERE summary <> '' AND instr(head, summary) = 0;",
 };
 
 #define SCHEMA_VERSION ((int)(sizeof(schema_steps) / sizeof(schema_steps[0])))

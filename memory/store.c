@@ -135,7 +135,8 @@ int memory_totals(struct memory *m, struct memory_totals *ret, struct err *e)
     int rc = db_get_int(m->db, "SELECT count(*) FROM conversation WHERE is_hidden = 0",
                         &t.n_conversations, e);
     if (rc == 0)
-        rc = db_get_int(m->db, "SELECT count(*) FROM message", &t.n_messages, e);
+        rc = db_get_int(m->db, "SELECT ifnull(sum(n_messages), 0) FROM conversation",
+                        &t.n_messages, e);
     if (rc < 0)
         return rc;
     t.file_bytes = file_bytes(db_path(m->db));

@@ -369,7 +369,8 @@ static int add_message(struct memory *m, const struct vectors_made *made, struct
     struct stmt *s = db_stmt(m->db, "DELETE FROM message_vector WHERE message = ?1", e);
     stmt_int(s, 1, made->row);
     rc = stmt_run(s, e);
-    vectors_forget_message(m, made->row);
+    if (rc < 0 || db_n_changed(m->db) > 0) /* RAM has none that the table has not */
+        vectors_forget_message(m, made->row);
     if (rc == 0 && made->n_parts == 0)
         rc = insert(m, &row, 0, NULL, e);
     for (int i = 0; rc == 0 && i < made->n_parts && i < VECTORS_PARTS_MAX; i++) {

@@ -20,7 +20,7 @@
 /* What cut_read takes, in its order. */
 #define CUT_COLUMNS                                                                                \
     "row, conversation, anchor, first, state, strategy, created_at, system, dropped, bare, head,"  \
-    " summary, facts"
+    " summary, facts, is_edited"
 
 static int cut_gone(int64_t row, struct err *e)
 {
@@ -36,6 +36,7 @@ static int cut_read(struct stmt *s, struct memory_cut *ret, struct arena *a, str
         .first = column_int(s, 3),
         .state = (enum memory_cut_state)column_int(s, 4),
         .created_at = column_int(s, 6),
+        .is_edited = column_int(s, 13) != 0,
     };
     if (!plan_strategy_parse(column_text(s, 5, NULL), &cut.strategy))
         cut.strategy = PLAN_UNSET;
@@ -99,8 +100,8 @@ static int insert_cut(struct memory *m, const struct memory_cut *cut, struct err
         return rc;
     struct stmt *s = db_stmt(m->db,
                              "INSERT INTO cut (conversation, anchor, first, state, strategy,"
-                             " created_at, system, dropped, bare, head, summary, facts)"
-                             " VALUES (?1, ?2, ?3, 0, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                             " created_at, system, dropped, bare, head, summary, facts, is_edited)"
+                             " VALUES (?1, ?2, ?3, 0, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
                              e);
     stmt_int(s, 1, cut->conversation);
     stmt_int(s, 2, cut->anchor);
@@ -113,6 +114,7 @@ static int insert_cut(struct memory *m, const struct memory_cut *cut, struct err
     stmt_text(s, 9, cut->head ? cut->head : "", cut->head ? cut->n_head : 0);
     stmt_text(s, 10, cut->summary ? cut->summary : "", cut->summary ? cut->n_summary : 0);
     stmt_text(s, 11, cut->facts ? cut->facts : "", cut->facts ? cut->n_facts : 0);
+    stmt_int(s, 12, cut->is_edited);
     return stmt_run(s, e);
 }
 
@@ -192,7 +194,8 @@ int memory_cut_edit(struct memory *m, int64_t row, const struct memory_cut_edit 
     if (rc < 0)
         return rc;
     struct stmt *s = db_stmt(m->db,
-                             "UPDATE cut SET summary = ifnull(?2, summary),"
+                             "UPDATE cut SET is_edited = is_edited OR ?2 IS NOT NULL,"
+                             " summary = ifnull(?2, summary),"
                              " facts = ifnull(?3, facts) WHERE row = ?1",
                              e);
     stmt_int(s, 1, row);

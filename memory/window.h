@@ -58,6 +58,7 @@ struct memory_cut {
     size_t n_summary;
     const char *facts; /* the fact list in its own format (memory/facts.h) */
     size_t n_facts;
+    bool is_edited; /* the summary is a person's, and the head doesn't have it yet */
     enum plan_strategy strategy; /* it was made with */
     enum memory_cut_state state; /* out */
     int64_t created_at;          /* out; seconds since 1970 */

@@ -157,6 +157,13 @@ static void what_left_is_counted(void **state)
          NULL, "2 messages (3 tokens) left the window, 1 of them summed up");
 }
 
+static void a_shortened_list_is_counted_by_what_it_stands_for(void **state)
+{
+    (void)state;
+    says("{\"dropped\": [{\"id\": \"a\", \"tokens\": 10}], \"shortened\": {\"dropped\": 2000}}",
+         NULL, "2000 messages (more than 10 tokens) left the window");
+}
+
 static void everything_stands_in_one_line(void **state)
 {
     (void)state;
@@ -240,6 +247,7 @@ int main(void)
         cmocka_unit_test(unknown_kinds_are_turns),
         cmocka_unit_test(nothing_is_said_of_nothing),
         cmocka_unit_test(what_left_is_counted),
+        cmocka_unit_test(a_shortened_list_is_counted_by_what_it_stands_for),
         cmocka_unit_test(everything_stands_in_one_line),
         cmocka_unit_test(pins_are_news_against_the_reply_before),
         cmocka_unit_test(people_see_the_words_of_facts),

@@ -168,6 +168,21 @@ class Damage(unittest.TestCase):
             self.assertTrue(receipt(r).get("recall_partial"), receipt(r))
             t.say("and on")
 
+    def test_a_summary_that_the_head_had_no_room_for_is_not_called_an_edit(self):
+        with Scripted(script("en", CTX)) as d:
+            t = Talk(d, "auto")
+            until_cut(t)
+            d.signal()
+            d.wait_end()
+            with sqlite3.connect(os.path.join(d.folder, "state/history.db")) as c:
+                c.execute("UPDATE cut SET head = '', summary = 'User: Rome it was.'")
+            d.start()
+            t.say("And?")
+            self.assertNotIn("out of date", t.prompt())
+            d.post(t.path + "/summary", {"summary": "User: we meet at the observatory."})
+            t.say("And now?")
+            self.assertIn("out of date", t.prompt())
+
     def test_deleted_messages_take_along_the_cuts_that_quote_them(self):
         with Scripted(script("en", CTX)) as d:
             t = Talk(d, "auto")

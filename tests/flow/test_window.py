@@ -80,6 +80,9 @@ class Edges(unittest.TestCase):
         used = r["usage"]["input_tokens"] + r["usage"]["output_tokens"]
         self.assertEqual(used, CTX)
         self.assertEqual(receipt(r)["reserved"], r["usage"]["output_tokens"])
+        w = t.window()  # what ends an answer wasn't read, and isn't counted
+        self.assertEqual(w["used"], CTX)
+        self.assertEqual(sum(i["tokens"] for i in w["items"]), CTX)
         self.d.until_idle()
         again = t.say("What is 17 times 23?")  # the full window is cut, and the talk goes on
         self.assertEqual(again["status"], "completed")
