@@ -350,7 +350,7 @@ static void tokenizers_are_checked_against_the_vocabulary(void **state)
         {"merges without a space", merges_bare, ERR_CORRUPT, "merge"},
         {"empty merges", merges_empty, ERR_CORRUPT, "merge"},
         {"no merges", merges_missing, ERR_CORRUPT, "tokenizer.ggml.merges"},
-        {"SentencePiece", model_spm, ERR_UNSUPPORTED, "llama"},
+        {"SentencePiece without scores", model_spm, ERR_CORRUPT, "tokenizer.ggml.scores"},
         {"an unknown pre-tokenizer", pre_unknown, ERR_UNSUPPORTED, "martian"},
         {"no pre-tokenizer", pre_missing, ERR_UNSUPPORTED, "tokenizer.ggml.pre"},
         {"a list of pre-tokenizers", pre_long, ERR_CORRUPT, "tokenizer.ggml.pre"},
