@@ -105,9 +105,11 @@ static void forget(struct world *w, int owner)
     for (int i = 0; i < N_TURNS; i++) {
         const struct turn *t = &w->turns[i];
         if (t->lease && (owner < 0 || t->owner == owner)) {
-            /* A publish that failed may have got some of the way. */
-            const int most = cache_lease_seq(t->lease)->n_tokens / KV_BLOCK * KV_BLOCK;
-            learn(w, t->owner, t->ids, w->may_fail ? most : t->n_published);
+            /* A publish that failed may have got some of the way, and with little room a turn may
+             * hold what it never published: a tail it copied from. */
+            const bool is_exact = w->has_room && !w->may_fail;
+            learn(w, t->owner, t->ids,
+                  is_exact ? t->n_published : cache_lease_seq(t->lease)->n_tokens);
         }
     }
 }

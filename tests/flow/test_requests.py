@@ -82,6 +82,8 @@ class Requests(unittest.TestCase):
                 "decode_ms",
                 "prefill_tps",
                 "decode_tps",
+                "drafted",
+                "accepted",
             },
         )
         self.assertEqual(r["hearth"]["receipt"]["limit"], 256)

@@ -90,6 +90,8 @@ class Object(Case):
                 "decode_ms",
                 "prefill_tps",
                 "decode_tps",
+                "drafted",
+                "accepted",
             },
         )
         self.assertEqual(h["receipt"]["used"], usage["input_tokens"])
