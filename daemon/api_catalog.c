@@ -150,6 +150,30 @@ static json *model_json(const struct history *h, const char *path, const struct 
     return o;
 }
 
+/* The model that runs, whatever its file is called or has become since. */
+static json *running_json(const struct history *h)
+{
+    const struct engine_info *info = engine_info(h->engine);
+    json *o = json_object();
+    json_set_str(o, "id", info->id);
+    json_set_str(o, "file", h->d->config->model);
+    json_set_int(o, "file_bytes", (int64_t)info->file_bytes);
+    json_set_bool(o, "loaded", true);
+    json_set_str(o, "name", info->name);
+    json_set_str(o, "arch", info->arch);
+    json_set_str(o, "quant", info->quant);
+    json_set_int(o, "parameters", (int64_t)info->n_params);
+    json_set_int(o, "ctx_train", info->n_ctx_train);
+    json_set_bool(o, "is_embedding", false);
+    json_set_bool(o, "runs", true);
+    json_set_bool(o, "has_template", engine_chat(h->engine) != NULL);
+    json_set_int(o, "weights_bytes", (int64_t)info->weights_bytes);
+    json_set_int(o, "kv_bytes_per_token", (int64_t)(info->kv.block_bytes / KV_BLOCK));
+    json_set_bool(o, "fits", true);
+    json_set_int(o, "ctx", h->d->ctx);
+    return o;
+}
+
 int api_catalog(struct history *h, struct request *r, const struct route_args *args,
                 struct http_error *ret)
 {
@@ -162,6 +186,7 @@ int api_catalog(struct history *h, struct request *r, const struct route_args *a
         http_error_set(ret, 500, "out_of_memory", NULL, "out of memory for the list of models");
         return ERR_NOMEM;
     }
+    bool is_listed = false;
     json *o = json_object(), *data = json_array(), *dirs = json_array();
     for (size_t i = 0; i < l.n_dirs; i++)
         json_add_str(dirs, l.dirs[i]);
@@ -169,7 +194,10 @@ int api_catalog(struct history *h, struct request *r, const struct route_args *a
         const struct catalog_entry *it = look_at(h->catalog, h->d->config, l.paths[i]);
         if (it)
             json_add(data, model_json(h, l.paths[i], it));
+        is_listed = is_listed || (it && is_loaded(h->d->config, it));
     }
+    if (h->engine && !is_listed)
+        json_add(data, running_json(h));
     json_set_str(o, "object", "list");
     json_set(o, "data", data);
     json_set(o, "dirs", dirs);

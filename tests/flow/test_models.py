@@ -53,7 +53,10 @@ class Models(unittest.TestCase):
         status, body = d.get("/v1/hearth/models")
         self.assertEqual(status, 200)
         self.assertIn(self.dir, body["dirs"])
-        return {x["id"]: x for x in body["data"]}
+        data = {x["id"]: x for x in body["data"]}
+        running = data.pop("script")  # the scripted model is no *.gguf, and is listed all the same
+        self.assertTrue(running["loaded"] and running["runs"])
+        return data
 
     def test_each_file_is_described_and_a_reason_given(self):
         make(self.path("small.Q8_0.gguf"), "--type", "Q8_0")
@@ -129,7 +132,7 @@ class Models(unittest.TestCase):
         self.assertIn("256 bytes a token", text)
         self.assertIn("runs, 512 tokens", text)
         self.assertIn(self.dir, text)
-        self.assertEqual(json.loads(data.stdout)["data"][0]["id"], "small")
+        self.assertEqual([x["id"] for x in json.loads(data.stdout)["data"]], ["small", "script"])
 
     def start(self, name):
         """hearthd-scripted takes its script from --model, too."""
