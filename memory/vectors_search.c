@@ -54,7 +54,8 @@ struct search {
     double floor;
 };
 
-static bool has_row(const int64_t *rows, size_t n, int64_t row)
+/* Where in ascending rows the first stands that isn't below `row`; n: none. */
+static size_t place_of(const int64_t *rows, size_t n, int64_t row)
 {
     size_t lo = 0, hi = n;
     while (lo < hi) {
@@ -64,7 +65,13 @@ static bool has_row(const int64_t *rows, size_t n, int64_t row)
         else
             hi = mid;
     }
-    return lo < n && rows[lo] == row;
+    return lo;
+}
+
+static bool has_row(const int64_t *rows, size_t n, int64_t row)
+{
+    const size_t at = place_of(rows, n, row);
+    return at < n && rows[at] == row;
 }
 
 /* The same for rows that come in an order near to that of the list, up or down: *at is where the
@@ -77,16 +84,8 @@ static bool has_row_near(const int64_t *rows, size_t n, int64_t row, size_t *at)
         --*at;
     if (*at < n && rows[*at] == row)
         return true;
-    size_t lo = 0, hi = n;
-    while (lo < hi) {
-        const size_t mid = lo + (hi - lo) / 2;
-        if (rows[mid] < row)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    *at = lo;
-    return lo < n && rows[lo] == row;
+    *at = place_of(rows, n, row);
+    return *at < n && rows[*at] == row;
 }
 
 static bool is_wanted(struct search *s, const struct vector_row *row)
