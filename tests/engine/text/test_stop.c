@@ -26,8 +26,8 @@ struct piece {
 
 static struct stop *make(const struct piece *stops, size_t n)
 {
-    const char *strings[STOP_STRINGS_MAX];
-    size_t lengths[STOP_STRINGS_MAX];
+    const char *strings[STOP_STRINGS_MAX] = {0};
+    size_t lengths[STOP_STRINGS_MAX] = {0};
     struct stop *s = NULL;
     struct err e;
     for (size_t i = 0; i < n; i++) {
