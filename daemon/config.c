@@ -78,7 +78,7 @@ static const struct option_row rows[] = {
      "turns that may wait; more get a 503 (default 32)"},
     {"threads", K_INT, AT(threads), 1, 256, "N", "compute threads (default: physical cores)"},
     {"isa", K_TEXT, AT(isa), 0, 0, "NAME",
-     "kernels: c, avx2, avx512 (default: the best of this CPU; the bits are the same)"},
+     "kernels: c, avx2, avx512, amx (default: the best of this CPU; the bits are the same)"},
     {"memory", K_SIZE, AT(memory_bytes), 16 << 20, INT64_MAX, "SIZE",
      "for weights, KV and buffers, e.g. 4G (default: half of RAM or cgroup, at most 4G)"},
     {"disk", K_SIZE, AT(disk_bytes), 0, INT64_MAX, "SIZE",

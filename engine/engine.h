@@ -27,7 +27,7 @@
 struct engine_options {
     const char *model_path;
     const char *chat_template; /* NULL, a family name, or a file's path */
-    const char *isa;           /* NULL: the best this CPU has; "c", "avx2", "avx512" */
+    const char *isa;           /* NULL: the best this CPU has; "c", "avx2", "avx512", "amx" */
     int n_threads;             /* 0: physical cores within affinity and cgroup quota */
     int n_ctx;                 /* positions a sequence will have at most; 0: as the model was
                                 * trained for */
@@ -40,6 +40,8 @@ struct engine_options {
                                     * inode, size, mtime, ctime) */
     void (*on_progress)(void *ctx, double done); /* 0 … 1 while loading; may be NULL */
     void *progress_ctx;
+    _Atomic uint64_t *passed; /* counts up what engine_progress does, for threads that may outlive
+                               * the engine; NULL: nowhere */
     const atomic_int *abort; /* loading stops with ERR_CANCELED when it becomes non-zero; may
                                 * be NULL */
 };
@@ -103,8 +105,8 @@ size_t engine_pass_bytes(const struct engine *en, int n_rows);
 
 /* Changes the number of compute threads (probe, bench). Not during a pass. */
 int engine_set_threads(struct engine *en, int n_threads, struct err *e) MUST_USE;
-/* Changes the kernels ("c", "avx2", "avx512"; NULL: the best). Not during a pass; the bits stay the
- * same. */
+/* Changes the kernels ("c", "avx2", "avx512", "amx"; NULL: the best). Not during a pass; the bits
+ * stay the same. */
 int engine_set_isa(struct engine *en, const char *isa, struct err *e) MUST_USE;
 
 /* Counts layers passed since the start: the watchdog's sign of progress. Any thread. */

@@ -10,6 +10,8 @@
 #include "engine/forward_impl.h"
 
 enum { PROBE_ROWS = 4, PROBE_IN = 256, PROBE_OUT = 32, PROBE_QUERIES = 5, PROBE_DIM = 32 };
+/* The same rows over and over, so many that some go by tiles of many rows and some don't. */
+enum { PROBE_ROWS_ALL = 5 * PROBE_ROWS };
 _Static_assert(PROBE_DIM == 32, "a row of the probe's heads is one block of int8");
 
 /* −1 … 1, of a fixed sequence. */
@@ -27,28 +29,46 @@ struct probe {
     uint32_t seed;
 };
 
+/* The rows' products are hashed once; more only where their repetitions differ, which they must
+ * not. */
+static void probe_product(struct probe *p, const struct mat *w, const struct act *a)
+{
+    static _Thread_local float y[PROBE_ROWS_ALL * PROBE_OUT];
+    const size_t n = sizeof *y * PROBE_ROWS * PROBE_OUT;
+    p->k->gemm[w->layout](&(struct gemm){.w = w,
+                                         .n_groups = PROBE_OUT / 16,
+                                         .x = a,
+                                         .n_rows = PROBE_ROWS_ALL,
+                                         .y = y,
+                                         .ldy = PROBE_OUT});
+    hash_add(&p->h, y, n);
+    for (int i = PROBE_ROWS; i < PROBE_ROWS_ALL; i += PROBE_ROWS)
+        if (memcmp(y, y + i * PROBE_OUT, n) != 0)
+            hash_add(&p->h, y + i * PROBE_OUT, n);
+}
+
 static void probe_products(struct probe *p)
 {
-    static _Thread_local float x[PROBE_ROWS * PROBE_IN], y[PROBE_ROWS * PROBE_OUT];
-    static _Thread_local int8_t q[PROBE_ROWS * PROBE_IN];
-    static _Thread_local struct act_block b[PROBE_ROWS * PROBE_IN / 32];
-    struct act a = {
+    enum { N = PROBE_ROWS * PROBE_IN, BLOCKS = N / 32, TIMES = PROBE_ROWS_ALL / PROBE_ROWS };
+    static _Thread_local float x[TIMES * N];
+    static _Thread_local int8_t q[TIMES * N];
+    static _Thread_local struct act_block b[TIMES * BLOCKS];
+    const struct act a = {
         .n_in = PROBE_IN, .n_blocks = PROBE_IN / 32, .ldf = PROBE_IN, .q = q, .b = b, .f = x};
-    fill(&p->seed, x, PROBE_ROWS * PROBE_IN);
-    p->k->quantize(x, PROBE_ROWS * PROBE_IN / 32, q, b);
-    hash_add(&p->h, q, sizeof q);
-    hash_add(&p->h, b, sizeof b);
+    fill(&p->seed, x, N);
+    p->k->quantize(x, BLOCKS, q, b);
+    hash_add(&p->h, q, N * sizeof *q);
+    hash_add(&p->h, b, BLOCKS * sizeof *b);
+    for (int i = 1; i < TIMES; i++) {
+        memcpy(x + i * N, x, N * sizeof *x);
+        memcpy(q + i * N, q, N * sizeof *q);
+        memcpy(b + i * BLOCKS, b, BLOCKS * sizeof *b);
+    }
     for (int layout = 0; layout < MAT_N_LAYOUTS; layout++) {
         struct mat w;
         if (mat_random(layout, PROBE_OUT, PROBE_IN, 7 + (uint64_t)layout, &w) < 0)
             continue; /* out of memory: the fingerprint is another one, and everything a miss */
-        p->k->gemm[layout](&(struct gemm){.w = &w,
-                                          .n_groups = PROBE_OUT / 16,
-                                          .x = &a,
-                                          .n_rows = PROBE_ROWS,
-                                          .y = y,
-                                          .ldy = PROBE_OUT});
-        hash_add(&p->h, y, sizeof y);
+        probe_product(p, &w, &a);
         mat_done(&w);
     }
 }

@@ -238,7 +238,7 @@ V_FN void tile_plan(struct tile *t, int i, int n, const uint8_t *next, int lines
 /* All tiles of a job: for each group all rows, so that the group's weights stay in the first cache.
  * TILE is inlined with constant rows. */
 #define GEMM_INT(NAME, TILE, ...)                                                                  \
-    static void NAME(const struct gemm *g)                                                         \
+    static void gemm_##NAME(const struct gemm *g)                                                  \
     {                                                                                              \
         const struct shape sh = {__VA_ARGS__};                                                     \
         const int head = sh.minimum || sh.super ? 64 : 32,                                         \
@@ -264,14 +264,18 @@ V_FN void tile_plan(struct tile *t, int i, int n, const uint8_t *next, int lines
         }                                                                                          \
     }
 
-GEMM_INT(gemm_u4_d, tile_flat, .quants = QUANTS_4, .bias = 8)
-GEMM_INT(gemm_u4_dm, tile_flat, .quants = QUANTS_4, .minimum = 1)
-GEMM_INT(gemm_u4_k, tile_super, .quants = QUANTS_4, .minimum = -1, .super = 1)
-GEMM_INT(gemm_nl_d, tile_flat, .quants = QUANTS_NL, .bias = V_S8_BIAS)
-GEMM_INT(gemm_u5_d, tile_flat, .quants = QUANTS_5, .bias = 16)
-GEMM_INT(gemm_u5_dm, tile_flat, .quants = QUANTS_5, .minimum = 1)
-GEMM_INT(gemm_u5_k, tile_super, .quants = QUANTS_5, .minimum = -1, .super = 1)
-GEMM_INT(gemm_s8_d, tile_flat, .quants = QUANTS_8, .bias = V_S8_BIAS)
-GEMM_INT(gemm_u6_k16, tile_super, .quants = QUANTS_6, .bias = 32, .super = 2)
-GEMM_INT(gemm_u3_k16, tile_super, .quants = QUANTS_3, .bias = 4, .super = 2)
-GEMM_INT(gemm_u2_k16, tile_super, .quants = QUANTS_2, .minimum = -1, .super = 2)
+/* X(name, tile, shape) for each layout of integers. */
+#define INT_PRODUCTS(X)                                                  \
+    X(u4_d, tile_flat, .quants = QUANTS_4, .bias = 8)                    \
+    X(u4_dm, tile_flat, .quants = QUANTS_4, .minimum = 1)                \
+    X(u4_k, tile_super, .quants = QUANTS_4, .minimum = -1, .super = 1)   \
+    X(nl_d, tile_flat, .quants = QUANTS_NL, .bias = V_S8_BIAS)           \
+    X(u5_d, tile_flat, .quants = QUANTS_5, .bias = 16)                   \
+    X(u5_dm, tile_flat, .quants = QUANTS_5, .minimum = 1)                \
+    X(u5_k, tile_super, .quants = QUANTS_5, .minimum = -1, .super = 1)   \
+    X(s8_d, tile_flat, .quants = QUANTS_8, .bias = V_S8_BIAS)            \
+    X(u6_k16, tile_super, .quants = QUANTS_6, .bias = 32, .super = 2)    \
+    X(u3_k16, tile_super, .quants = QUANTS_3, .bias = 4, .super = 2)     \
+    X(u2_k16, tile_super, .quants = QUANTS_2, .minimum = -1, .super = 2)
+
+INT_PRODUCTS(GEMM_INT)

@@ -22,7 +22,7 @@
  *
  * One source (kern_impl*.h) over a small vector header (vec_c.h, vec_avx2.h, vec_avx512.h) compiled
  * once for each: kern_c.c, kern_c_fma.c (the same with FMA instructions), kern_avx2.c,
- * kern_avx512.c.
+ * kern_avx512.c; and kern_amx.c, which is the latter with tiles for products of 16 rows and more.
  */
 #ifndef HEARTH_ENGINE_KERNELS_H
 #define HEARTH_ENGINE_KERNELS_H
@@ -121,12 +121,13 @@ struct kernels {
     void (*attn_finish)(float l, const float *acc, int head_dim, float *out);
 };
 
-extern const struct kernels kernels_c, kernels_c_fma, kernels_avx2, kernels_avx512;
+extern const struct kernels kernels_c, kernels_c_fma, kernels_avx2, kernels_avx512, kernels_amx;
 
 /*
- * "c", "avx2", "avx512", or NULL for the best that this CPU has. "c" uses the CPU's FMA instruction
- * if there is one (the same bits as libm's fmaf, many times faster). ERR_INVAL names what the CPU
- * lacks, or the known names.
+ * "c", "avx2", "avx512", "amx", or NULL for the best that this CPU has. "c" uses the CPU's FMA
+ * instruction if there is one (the same bits as libm's fmaf, many times faster). ERR_INVAL names
+ * what the CPU lacks, or the known names. Where there is AMX, the system is asked to allow its
+ * tiles to this process.
  */
 int kernels_find(const char *name, const struct kernels **ret, struct err *e) MUST_USE;
 
@@ -134,6 +135,7 @@ int kernels_find(const char *name, const struct kernels **ret, struct err *e) MU
 struct kernels_cpu {
     int fma, avx2;
     const char *lacks_avx512; /* of what avx512 needs, the first that isn't there; NULL: nothing */
+    const char *lacks_amx;    /* likewise */
 };
 struct kernels_cpu kernels_cpu(void);
 /* kernels_find for a CPU as described; for tests of the choice. */

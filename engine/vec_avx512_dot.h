@@ -92,16 +92,23 @@ V_FN v16i vz_pairs(const uint8_t *scales, const int kind)
                             : _mm512_cvtepi8_epi16(vz_half(scales));
 }
 
+/* The scales of the first and of the other 16 k, one of each column. */
+V_FN void vz_halves(const uint8_t *scales, const int kind, v16i *low, v16i *high)
+{
+    v16i p = vz_pairs(scales, kind);
+    if (kind == QUANTS_2)
+        p = _mm512_and_si512(p, vi_set1(0x000f000f));
+    *low = _mm512_srai_epi32(_mm512_slli_epi32(p, 16), 16);
+    *high = _mm512_srai_epi32(p, 16);
+}
+
 V_FN void v_dot_scaled(const uint8_t *w, const int kind, const uint8_t *scales, const int8_t *x,
                        size_t ldx, const int rows, struct sums *s)
 {
     const v16i table = vz_zero(); /* of no kind that has scales of 16 */
-    v16i p = vz_pairs(scales, kind);
-    if (kind == QUANTS_2)
-        p = _mm512_and_si512(p, vi_set1(0x000f000f));
-    const v16i low = _mm512_srai_epi32(_mm512_slli_epi32(p, 16), 16),
-               high = _mm512_srai_epi32(p, 16);
+    v16i low, high;
     struct sums h;
+    vz_halves(scales, kind, &low, &high);
     s->s0 = s->s1 = s->s2 = s->s3 = h.s0 = h.s1 = h.s2 = h.s3 = vz_zero();
     VZ_STEP(0, s);
     VZ_STEP(1, s);

@@ -1,12 +1,12 @@
-"""The hot functions of the AVX2 and AVX-512 kernels keep their vectors in registers, and the
-integer products of the latter are VNNI's.
+"""The hot functions of the AVX2, AVX-512 and AMX kernels keep their vectors in registers, and the
+integer products of the latter two are VNNI's and the tiles'.
 
 A spilled accumulator costs little once for each block of 32, and half the speed inside a loop over
 k: attention of few queries ran at 12.6 GB/s with one and at 19.9 without. So the loops whose tiles
 just fit sixteen registers may have no vector access to the stack at all; the others have a ceiling,
 which is what they had when they were last looked at.
 
-    spills.py OBJDUMP AVX2 AVX512
+    spills.py OBJDUMP AVX2 AVX512 AMX
 
 Exit 77 (skipped) when the objects aren't gcc's: another compiler's ceilings would be others.
 """
@@ -49,6 +49,8 @@ CEILINGS_512 = dict.fromkeys(PRODUCTS, 0) | {
     'attn_queries': 2,
     'attn_softmax': 4,
 }
+# Products of one tile of AMX for each block; of two where each 16 k have scales.
+TILES = {name.replace('gemm_', 'amx_tile_'): 2 if name.endswith('k16') else 1 for name in PRODUCTS}
 # Eight vectors of a block of 32, in tiles of 1, 2, 3 and 4 rows.
 DPBUSD = 8 * (1 + 2 + 3 + 4)
 FUNCTION = re.compile(r'^[0-9a-f]+ <([^>]+)>:')
@@ -90,7 +92,7 @@ def spilled(objdump, path, ceilings):
 
 
 def main():
-    objdump, avx2, avx512 = sys.argv[1:]
+    objdump, avx2, avx512, amx = sys.argv[1:]
     if not objdump:
         print('skipped: no objdump here')
         return 77
@@ -105,6 +107,17 @@ def main():
     for name in PRODUCTS:
         if products.get(name, 0) < DPBUSD:
             print(f'{name}: {products.get(name, 0)} vpdpbusd, expected {DPBUSD}')
+            wrong += 1
+    print('amx:')
+    wrong += spilled(objdump, amx, CEILINGS_512 | dict.fromkeys(TILES, 0))
+    products = count(objdump, amx, re.compile(r'tdpbsud '))
+    for name, n in TILES.items():
+        if products.get(name, 0) != n:
+            print(f'{name}: {products.get(name, 0)} tdpbsud, expected {n}')
+            wrong += 1
+    for what in 'ldtilecfg', 'tilerelease':
+        if not sum(count(objdump, amx, re.compile(what)).values()):
+            print(f'{what}: not in the object')
             wrong += 1
     return 1 if wrong else 0
 

@@ -1,3 +1,4 @@
+/* Which kernels there are, and what the tests of them share. */
 #include "tests/engine/math/tables.h"
 
 #include <setjmp.h>
@@ -14,13 +15,14 @@ int n_tables;
 
 void tables_init(void)
 {
-    static const char *const names[] = {"c", "avx2", "avx512"};
+    static const char *const names[] = {"c", "avx2", "avx512", "amx"};
     const struct kernels *k;
     tables[n_tables++] = &kernels_c;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (kernels_find(names[i], &k, NULL) == 0 && k != &kernels_c)
             tables[n_tables++] = k;
     tables[n_tables++] = &kernels_avx512_model;
+    tables[n_tables++] = &kernels_amx_model;
     numerics_enter();
 }
 
@@ -51,5 +53,5 @@ void same(const char *what, const struct kernels *k, const void *a, const void *
 {
     if (memcmp(a, b, n) != 0)
         fail_msg("%s (%s%s) differs from C's", what, k->name,
-                 k == &kernels_avx512_model ? ", model" : "");
+                 k == &kernels_avx512_model || k == &kernels_amx_model ? ", model" : "");
 }

@@ -8,7 +8,7 @@
 
 #define SEED 20240607 /* of all that is random here; a failure says which case */
 
-extern const struct kernels kernels_avx512_model;
+extern const struct kernels kernels_avx512_model, kernels_amx_model;
 
 #define TABLES_MAX 7
 extern const struct kernels *tables[TABLES_MAX];

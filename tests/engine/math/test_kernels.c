@@ -177,9 +177,13 @@ static void queries_equal_c_and_the_definition(void **state)
 static void the_best_is_chosen_and_what_is_not_there_is_refused(void **state)
 {
     (void)state;
-    const struct kernels_cpu old = {.lacks_avx512 = "AVX2"},
-                             middle = {.fma = 1, .avx2 = 1, .lacks_avx512 = "AVX512-VNNI"},
-                             new = {.fma = 1, .avx2 = 1};
+    const struct kernels_cpu old = {.lacks_avx512 = "AVX2", .lacks_amx = "AVX2"},
+                             middle = {.fma = 1,
+                                       .avx2 = 1,
+                                       .lacks_avx512 = "AVX512-VNNI",
+                                       .lacks_amx = "AVX512-VNNI"},
+                             new = {.fma = 1, .avx2 = 1, .lacks_amx = "AMX-INT8"},
+                             newest = {.fma = 1, .avx2 = 1};
     const struct kernels *k = NULL;
     struct err e = {0};
     assert_int_equal(kernels_pick(NULL, &old, &k, &e), 0);
@@ -192,10 +196,18 @@ static void the_best_is_chosen_and_what_is_not_there_is_refused(void **state)
     assert_string_equal(e.text, "isa avx512: this CPU lacks AVX512-VNNI; its best is avx2");
     assert_ptr_equal(k, &kernels_avx2);
     assert_int_equal(kernels_pick("avx2", &old, &k, &e), ERR_INVAL);
+    assert_string_equal(e.text, "isa avx2: this CPU lacks AVX2, FMA or F16C; its best is c");
     assert_int_equal(kernels_pick(NULL, &new, &k, &e), 0);
+    assert_ptr_equal(k, &kernels_avx512);
+    assert_int_equal(kernels_pick("amx", &new, &k, &e), ERR_INVAL);
+    assert_string_equal(e.text, "isa amx: this CPU lacks AMX-INT8; its best is avx512");
+    assert_int_equal(kernels_pick(NULL, &newest, &k, &e), 0);
+    assert_ptr_equal(k, &kernels_amx);
+    assert_string_equal(k->name, "amx");
+    assert_int_equal(kernels_pick("avx512", &newest, &k, &e), 0);
     assert_string_equal(k->name, "avx512");
     assert_int_equal(kernels_pick("sse9", &new, &k, &e), ERR_INVAL);
-    assert_string_equal(e.text, "isa sse9: unknown; known are c, avx2, avx512");
+    assert_string_equal(e.text, "isa sse9: unknown; known are c, avx2, avx512, amx");
 }
 
 int main(void)

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "tests/engine/math/amx_count.h"
 #include "tests/engine/math/tables.h"
 
 struct product_case {
@@ -134,24 +135,25 @@ static int is_super(int layout)
 /* All quants one byte, all activations ±127: C's sums must be everyone's. */
 static void check_extreme(struct dice *d, int layout, int byte, int sign)
 {
+    enum { ROWS = 20 }; /* a tile of AMX and one of vectors */
     struct product_case p;
-    float want[16 * 4], got[16 * 4];
-    product_open(&p, d, layout, 16, 256, 4);
+    float want[16 * ROWS], got[16 * ROWS];
+    product_open(&p, d, layout, 16, 256, ROWS);
     for (size_t i = 64; i < p.w.n_bytes; i++) /* the simple layouts keep their scales */
         if (is_super(layout) || i % (p.w.group_bytes / 8) >= 64)
             p.w.data[i] = (unsigned char)byte;
-    for (size_t i = 0; i < 4 * 256; i++)
+    for (size_t i = 0; i < ROWS * 256; i++)
         p.x.q[i] = (int8_t)(127 * sign);
-    for (size_t i = 0; i < 4 * 8; i++)
+    for (size_t i = 0; i < ROWS * 8; i++)
         p.x.b[i] = (struct act_block){
             .d = 0.5f,
             .sum = 127 * 32 * sign,
             .first = 127 * 16 * sign,
             .ds = 0.5f * 127 * 32 * (float)sign};
-    product_run(&p, c, 0, 4, want);
+    product_run(&p, c, 0, ROWS, want);
     for (int t = 0; t < n_tables; t++) {
-        product_run(&p, tables[t], 0, 4, got);
-        for (int i = 0; i < 64; i++)
+        product_run(&p, tables[t], 0, ROWS, got);
+        for (int i = 0; i < 16 * ROWS; i++)
             assert_true(got[i] == want[i] || (isnan(got[i]) && isnan(want[i])));
     }
     product_close(&p);
@@ -168,12 +170,38 @@ static void extreme_quants_do_not_saturate(void **state)
             check_extreme(&d, layout, bytes[i / 2], i % 2 ? 1 : -1);
 }
 
+/* Sixteen rows and more go by tiles, in one configuration for the job, and it is given back; fewer
+ * never touch them. That they equal C's is checked above. */
+static void many_rows_go_by_tiles_which_are_released(void **state)
+{
+    (void)state;
+    static const struct {
+        int rows, jobs, tiles;
+    } cases[] = {{1, 0, 0}, {15, 0, 0}, {16, 1, 1}, {31, 1, 1}, {32, 1, 2}, {49, 1, 3}};
+    enum { GROUPS = 3, BLOCKS = 8 };
+    struct dice d = {SEED};
+    for (int layout = 0; layout < MAT_F32; layout++)
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            const int halves = layout >= MAT_U6_K16 ? 2 : 1;
+            struct product_case p;
+            float y[49 * 16 * GROUPS];
+            product_open(&p, &d, layout, 16 * GROUPS - 5, 32 * BLOCKS, cases[i].rows);
+            amx_model_jobs = amx_model_products = 0;
+            product_run(&p, &kernels_amx_model, 0, cases[i].rows, y);
+            assert_int_equal(amx_model_jobs, cases[i].jobs);
+            assert_int_equal(amx_model_products, cases[i].tiles * GROUPS * BLOCKS * halves);
+            assert_false(amx_model_has_tiles());
+            product_close(&p);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_equal_c_for_any_number_of_rows),
         cmocka_unit_test(products_are_what_they_say),
         cmocka_unit_test(extreme_quants_do_not_saturate),
+        cmocka_unit_test(many_rows_go_by_tiles_which_are_released),
     };
     tables_init();
     return cmocka_run_group_tests(tests, NULL, NULL);
