@@ -32,6 +32,7 @@ static const char *const role_names[] = {
     [THREAD_DISK] = "hearth-disk",
     [THREAD_POOL] = "hearth-pool",
     [THREAD_EMBEDDER] = "hearth-embed",
+    [THREAD_LOADER] = "hearth-loader",
 };
 
 void thread_set_role(enum thread_role role)
@@ -48,7 +49,8 @@ void thread_set_role(enum thread_role role)
 
 bool thread_is(enum thread_role role)
 {
-    return own_role == role || !atomic_load(&has_roles);
+    return own_role == role || (role == THREAD_WORKER && own_role == THREAD_LOADER) ||
+           !atomic_load(&has_roles);
 }
 
 struct start {

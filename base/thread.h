@@ -22,7 +22,8 @@ enum thread_role {
     THREAD_WORKER,
     THREAD_DISK,
     THREAD_POOL,
-    THREAD_EMBEDDER
+    THREAD_EMBEDDER,
+    THREAD_LOADER /* works on a model that the worker doesn't have yet: passes for it */
 };
 
 /* Sets the calling thread's role and its name (seen in top). */

@@ -173,7 +173,7 @@ int cache_check(const struct cache *c, struct err *e)
     /* Others may take blocks of the pool too, so there may be more in use than the cache knows of,
      * never fewer. */
     const size_t n_known = c->tree.n_blocks + c->tree.n_tails + n_private;
-    const size_t n_used = kv_pool_n_blocks(c->pool) - kv_pool_n_free(c->pool);
+    const size_t n_used = kv_pool_n_used(c->pool);
     if (!rc && n_known > n_used) {
         rc = err_set(e, ERR_CORRUPT, "the cache and its leases hold %zu blocks, the pool gave %zu",
                      n_known, n_used);

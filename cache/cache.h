@@ -66,7 +66,18 @@ int cache_disk_open(struct cache *c, const struct cache_disk_options *o, struct 
 /* Writes what waits and the tails, for at most `ms`, and ends the thread. No leases may be open.
  * Without a tier nothing happens. */
 void cache_disk_close(struct cache *c, int ms);
-/* Takes a mail of reply_kind. */
+/*
+ * Several caches, of several models, share one tier: `c` has none, `with` has one. A cache leaves
+ * by cache_disk_leave, or all close it at the end, one after the other: the first ends the thread,
+ * for all.
+ */
+void cache_disk_share(struct cache *c, struct cache *with);
+/* Everything that waits is sent to the disk now, tails too. When cache_is_busy is false again, what
+ * the disk takes has been written. */
+void cache_rest(struct cache *c);
+/* Without the tier from here on; others keep it. No leases may be open, nothing be under way. */
+void cache_disk_leave(struct cache *c);
+/* Takes a mail of reply_kind, for whichever cache that shares c's tier. */
 void cache_take_mail(struct cache *c, struct mail *m);
 /* Sends what is due to the disk. Call it whenever there may be something: when mail has come, after
  * a pass, and when cache_due_ms have passed. Cheap when there is nothing. */
@@ -233,6 +244,10 @@ struct cache_given {
     size_t n_blocks; /* evicted */
     uint64_t bytes;  /* that the system got back */
 };
+/* The pool's budget, up to what it was made with: several caches share the machine's. What is over
+ * it goes as far as nobody leases it; false: that isn't all, call it again when leases have
+ * closed. */
+bool cache_set_limit(struct cache *c, size_t n_blocks);
 /* Whether cache_shrink could give anything. */
 bool cache_has_to_give(const struct cache *c);
 /* Evicts one of `divisor` blocks that nobody leases, gives free memory back, and doesn't grow into

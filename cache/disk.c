@@ -3,6 +3,7 @@
  * disk_file.c's, the table is disk_index.c's. */
 #include "cache/disk.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -381,7 +382,7 @@ int disk_open(const struct cache_disk_options *o, const struct pins *pins, struc
     if (!d) {
         return err_set(e, ERR_NOMEM, "out of memory for the disk cache");
     }
-    *d = (struct disk){.o = *o, .dir = -1, .lock_fd = -1, .state = SCANNING};
+    *d = (struct disk){.o = *o, .dir = -1, .lock_fd = -1, .state = SCANNING, .n_refs = 1};
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->known, NULL);
     jobs_init(&d->frees);
@@ -425,10 +426,10 @@ bool disk_wait(struct disk *d)
     return is_known;
 }
 
-void disk_close(struct disk *d, int ms, struct mail **ret_jobs)
+void disk_end(struct disk *d, int ms, struct mail **ret_jobs)
 {
     *ret_jobs = NULL;
-    if (!d) {
+    if (d->has_ended) {
         return;
     }
     d->stop_at_us = clock_us() + (int64_t)ms * 1000;
@@ -436,6 +437,29 @@ void disk_close(struct disk *d, int ms, struct mail **ret_jobs)
     disk_push(d, &d->stop);
     pthread_join(d->thread, NULL);
     mailbox_done(&d->box);
+    d->has_ended = true;
     *ret_jobs = d->unclaimed.head;
+    jobs_init(&d->unclaimed);
+}
+
+bool disk_has_ended(const struct disk *d)
+{
+    return d->has_ended;
+}
+
+struct disk *disk_ref(struct disk *d)
+{
+    d->n_refs++;
+    return d;
+}
+
+void disk_unref(struct disk *d)
+{
+    struct mail *jobs;
+    if (!d || --d->n_refs > 0) {
+        return;
+    }
+    disk_end(d, 0, &jobs);
+    assert(!jobs); /* who has asked for something has closed it */
     disk_free(d);
 }

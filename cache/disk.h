@@ -62,6 +62,7 @@ enum disk_op {
 struct disk_job {
     struct mail mail;
     enum disk_op op;
+    struct cache *cache; /* whose it is; NULL: nobody's in particular */
     uint8_t root[HASH_BYTES], id[HASH_BYTES];
     struct record record; /* written; filled by reads when rc is 0; DISK_PURGE: the bad one */
     unsigned char *data;  /* [block_bytes] */
@@ -92,8 +93,13 @@ int disk_open(const struct cache_disk_options *o, const struct pins *pins, struc
 bool disk_wait(struct disk *d);
 /* Ends the thread: all reads are answered as canceled, writes are made for `ms` more, the one in
  * hand is finished, the order of use is written. *ret_jobs: whose replies nobody took, linked by
- * mail.next. NULL is fine. */
-void disk_close(struct disk *d, int ms, struct mail **ret_jobs);
+ * mail.next. Once ended, nothing may be asked; doing it again is fine. */
+void disk_end(struct disk *d, int ms, struct mail **ret_jobs);
+bool disk_has_ended(const struct disk *d);
+/* Who uses it: disk_open's caller, and one more for each disk_ref. The last ends it, if need be,
+ * and frees. NULL is fine. Worker. */
+struct disk *disk_ref(struct disk *d);
+void disk_unref(struct disk *d);
 
 /* Worker. */
 bool disk_has(struct disk *d, const uint8_t id[HASH_BYTES]);

@@ -51,7 +51,11 @@ struct disk {
     struct purge purge; /* of the purge at the head of writes */
     struct resting resting;
 
-    struct jobs unclaimed; /* the disk thread's, then disk_close's */
+    struct jobs unclaimed; /* the disk thread's, then disk_end's */
+
+    /* The worker's. */
+    int n_refs;
+    bool has_ended;
 };
 
 /* disk.c, for disk_write.c */

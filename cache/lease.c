@@ -232,14 +232,11 @@ int cache_reserve_for_disk(struct cache_lease *l, int n_more, int n_disk, struct
         return err_set(e, ERR_LIMIT, "%d positions more after %d", n_more, s->n_tokens);
     }
     const int n_had = s->n_blocks, n_need = (s->n_tokens + n_more + KV_BLOCK - 1) / KV_BLOCK;
-    const size_t n_free = kv_pool_n_free(c->pool), n_writing = (size_t)c->n_writing;
-    /* Evicting a block that is being written gives no room now. */
-    const size_t n_idle = c->tree.n_idle > n_writing ? c->tree.n_idle - n_writing : 0;
-    if (n_need > n_had && (size_t)(n_need - n_had) > n_free + n_idle) {
+    if (n_need > n_had && (size_t)(n_need - n_had) > cache_room(c)) {
         return err_set(
             e, ERR_NOMEM,
-            "%d KV blocks for %d positions more: %zu are free, %zu can be evicted, of %zu in all",
-            n_need - n_had, n_more, n_free, n_idle, kv_pool_n_blocks(c->pool));
+            "%d KV blocks for %d positions more: %zu are free or can be evicted, of %zu in all",
+            n_need - n_had, n_more, cache_room(c), kv_pool_n_blocks(c->pool));
     }
     while (s->n_blocks < n_need) {
         const int n_before = s->n_blocks * KV_BLOCK - s->n_tokens; /* positions */

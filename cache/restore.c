@@ -66,6 +66,7 @@ static bool send(struct cache_lease *l, const struct piece *p, struct restore_jo
         .lease = l, .block = b, .count = p->count, .n_block = p->n_block};
     memcpy(r->ids, p->ids, (size_t)p->count * sizeof *p->ids);
     r->job.op = DISK_READ;
+    r->job.cache = c;
     r->job.data = b->data;
     r->job.block_bytes = kv_pool_shape(c->pool)->block_bytes;
     memcpy(r->job.root, l->root->id, HASH_BYTES);

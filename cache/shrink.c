@@ -19,7 +19,32 @@
 
 size_t shrink_n_used(const struct cache *c)
 {
-    return kv_pool_n_blocks(c->pool) - kv_pool_n_free(c->pool);
+    return kv_pool_n_used(c->pool);
+}
+
+size_t cache_room(const struct cache *c)
+{
+    const size_t n_writing = (size_t)c->n_writing; /* evicting such a block gives no room now */
+    const size_t n_idle = c->tree.n_idle > n_writing ? c->tree.n_idle - n_writing : 0;
+    const size_t n_used = shrink_n_used(c), n_max = kv_pool_n_blocks(c->pool);
+    const size_t n_held = n_used - (n_idle < n_used ? n_idle : n_used);
+    return n_held < n_max ? n_max - n_held : 0;
+}
+
+bool cache_set_limit(struct cache *c, size_t n_blocks)
+{
+    assert(thread_is(THREAD_WORKER));
+    kv_pool_set_limit(c->pool, n_blocks);
+    if (shrink_n_used(c) > kv_pool_n_blocks(c->pool)) {
+        while (shrink_n_used(c) > kv_pool_n_blocks(c->pool) && tree_evict(&c->tree)) {
+            c->n_evicted_blocks++;
+        }
+        (void)kv_pool_trim(c->pool);
+        kv_pool_relax(c->pool);
+    }
+    const size_t n_free = kv_pool_n_free(c->pool);
+    c->n_given_up = c->n_given_up < n_free ? c->n_given_up : n_free;
+    return shrink_n_used(c) <= kv_pool_n_blocks(c->pool);
 }
 
 bool cache_has_to_give(const struct cache *c)
@@ -37,7 +62,7 @@ void cache_shrink(struct cache *c, int divisor, struct cache_given *ret)
         n++;
     }
     c->n_evicted_blocks += n;
-    c->n_given_up = kv_pool_n_blocks(c->pool) - shrink_n_used(c);
+    c->n_given_up = kv_pool_n_free(c->pool);
     *ret = (struct cache_given){.n_blocks = n, .bytes = kv_pool_trim(c->pool)};
 }
 
@@ -58,9 +83,8 @@ bool cache_regrow(struct cache *c, int divisor)
 
 struct kv_block *lease_take_raw(struct cache *c)
 {
-    const size_t n_allowed = kv_pool_n_blocks(c->pool) - c->n_given_up;
     const size_t n_used = shrink_n_used(c);
-    struct kv_block *b = n_used < n_allowed ? kv_take_raw(c->pool) : NULL;
+    struct kv_block *b = kv_pool_n_free(c->pool) > c->n_given_up ? kv_take_raw(c->pool) : NULL;
     while (!b && tree_evict(&c->tree)) {
         c->n_evicted_blocks++;
         /* One that is still being written gives no room now. */

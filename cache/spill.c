@@ -80,6 +80,7 @@ static bool send(struct cache *c, struct node *n)
     *s = (struct spill_job){.block = kv_ref(n->block)};
     struct disk_job *j = &s->job;
     j->op = DISK_WRITE;
+    j->cache = c;
     j->data = n->block->data;
     j->block_bytes = kv_pool_shape(c->pool)->block_bytes;
     j->record.count = n->count;
@@ -131,6 +132,7 @@ void cache_take_mail(struct cache *c, struct mail *m)
 {
     struct disk_job *job = (struct disk_job *)(void *)m;
     assert(thread_is(THREAD_WORKER));
+    c = job->cache ? job->cache : c;
     if (job->op == DISK_READ) {
         restore_arrived(c, job);
     } else if (job->op == DISK_PROVE) {
@@ -219,6 +221,36 @@ int cache_disk_open(struct cache *c, const struct cache_disk_options *o, struct 
     return 0;
 }
 
+void cache_disk_share(struct cache *c, struct cache *with)
+{
+    assert(thread_is(THREAD_WORKER) && !c->disk && with->disk);
+    c->disk = disk_ref(with->disk);
+    c->tail_idle_us = with->tail_idle_us;
+    c->tree.on_replaced = on_replaced;
+    c->tree.ctx = c;
+}
+
+void cache_rest(struct cache *c)
+{
+    assert(thread_is(THREAD_WORKER));
+    while (c->tree.resting.first) {
+        set_dirty(c, c->tree.resting.first);
+    }
+    if (c->disk && !disk_has_ended(c->disk)) {
+        send_some(c, INT32_MAX);
+    }
+}
+
+void cache_disk_leave(struct cache *c)
+{
+    assert(thread_is(THREAD_WORKER) && !c->leases && !cache_is_busy(c));
+    if (c->disk && c->is_order_stale) {
+        disk_save_order(c->disk);
+    }
+    disk_unref(c->disk);
+    c->disk = NULL;
+}
+
 void cache_disk_close(struct cache *c, int ms)
 {
     struct mail *jobs = NULL;
@@ -227,16 +259,14 @@ void cache_disk_close(struct cache *c, int ms)
         return;
     }
     assert(!c->leases);
-    while (c->tree.resting.first) {
-        set_dirty(c, c->tree.resting.first);
-    }
     if (ms > 0) {
-        send_some(c, INT32_MAX);
+        cache_rest(c);
     }
-    disk_close(c->disk, ms, &jobs);
-    c->disk = NULL;
+    disk_end(c->disk, ms, &jobs);
     for (struct mail *m = jobs, *next; m; m = next) {
         next = m->next;
         cache_take_mail(c, m);
     }
+    disk_unref(c->disk);
+    c->disk = NULL;
 }

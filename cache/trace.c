@@ -86,6 +86,7 @@ static bool ask_disk(struct cache_trace *t, size_t at)
     }
     t->jobs = j;
     j->job.op = DISK_HEAD;
+    j->job.cache = c;
     j->job.block_bytes = kv_pool_shape(c->pool)->block_bytes;
     memcpy(j->job.root, t->root, HASH_BYTES);
     memcpy(j->job.id, t->v[at].id, HASH_BYTES);

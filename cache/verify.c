@@ -56,12 +56,6 @@ int cache_lease_n_blocks(const struct cache_lease *l)
     return l->n_path;
 }
 
-size_t cache_room(const struct cache *c)
-{
-    const size_t n_writing = (size_t)c->n_writing;
-    return kv_pool_n_free(c->pool) + (c->tree.n_idle > n_writing ? c->tree.n_idle - n_writing : 0);
-}
-
 int cache_restorable(const struct cache_lease *l, const int32_t *ids, int n_max)
 {
     const struct cache *c = l->cache;
@@ -121,6 +115,7 @@ static bool ask_file(struct cache_proof *p, const struct cache_lease *l)
     }
     *j = (struct proof_job){.proof = p, .block = b};
     j->job.op = DISK_PROVE;
+    j->job.cache = c;
     j->job.data = b->data;
     j->job.block_bytes = kv_pool_shape(c->pool)->block_bytes;
     memcpy(j->job.root, l->root->id, HASH_BYTES);

@@ -238,6 +238,7 @@ int engine_open(const struct engine_options *o, struct engine **ret, struct err 
     }
     en->info.isa = forward_isa(en->forward);
     en->info.n_threads = forward_n_threads(en->forward);
+    forward_tell_progress(en->forward, o->passed);
     make_fingerprint(en);
     *ret = en;
     return 0;

@@ -393,6 +393,8 @@ static int run_layers(struct forward *f, const atomic_int *abort_flag, struct er
         step_ffn(f, l);
         step_residual(f, &l->down, &f->s.ff, l->ffn_post_norm);
         atomic_fetch_add_explicit(&f->progress, 1, memory_order_relaxed);
+        if (f->passed)
+            atomic_fetch_add_explicit(f->passed, 1, memory_order_relaxed);
     }
     if (r == 0) {
         step_norm(f, m->output_norm);
@@ -472,6 +474,11 @@ const char *forward_isa(const struct forward *f)
 int forward_n_threads(const struct forward *f)
 {
     return f->n_threads;
+}
+
+void forward_tell_progress(struct forward *f, _Atomic uint64_t *passed)
+{
+    f->passed = passed;
 }
 
 uint64_t forward_progress(const struct forward *f)

@@ -21,6 +21,8 @@ int forward_pass(struct forward *f, struct engine_part *parts, int n_parts, cons
 /* engine_pass_bytes, see engine.h. */
 size_t forward_pass_bytes(const struct forward *f, int n_rows);
 uint64_t forward_progress(const struct forward *f);
+/* Counts it there, too; borrowed. */
+void forward_tell_progress(struct forward *f, _Atomic uint64_t *passed);
 /* 1 ms of every kernel, exp, rope and a fixed pseudo-random input; hashes the output bits: any
  * drift of compiler or CPU becomes another fingerprint. */
 void forward_numerics_probe(struct forward *f, uint8_t ret[32]);

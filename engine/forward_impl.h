@@ -85,6 +85,7 @@ struct forward {
     struct fwd_scratch s;
     int n_rows; /* of the running pass, or what is left of it in the last layer */
     atomic_uint_fast64_t progress;
+    _Atomic uint64_t *passed; /* the same, elsewhere; or NULL */
 };
 
 static inline size_t fwd_round(size_t n, size_t to)

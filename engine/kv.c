@@ -47,6 +47,7 @@ struct kv_pool {
     struct kv_block *blocks; /* [n_blocks] */
     struct kv_block *free;
     size_t n_blocks, n_free, n_resident;
+    size_t n_limit; /* of n_blocks, those that may be in use */
     unsigned char *map;
     size_t map_bytes;
 };
@@ -189,7 +190,7 @@ int kv_pool_new(const struct kv_shape *shape, size_t n_blocks, struct kv_pool **
         p->free = b;
         slot_poison(p, b);
     }
-    p->n_free = n_blocks;
+    p->n_free = p->n_limit = n_blocks;
     *ret = p;
     p = NULL;
 done:
@@ -221,12 +222,24 @@ const struct kv_shape *kv_pool_shape(const struct kv_pool *p)
 
 size_t kv_pool_n_blocks(const struct kv_pool *p)
 {
-    return p->n_blocks;
+    return p->n_limit;
+}
+
+size_t kv_pool_n_used(const struct kv_pool *p)
+{
+    return p->n_blocks - p->n_free;
 }
 
 size_t kv_pool_n_free(const struct kv_pool *p)
 {
-    return p->n_free;
+    const size_t n_used = kv_pool_n_used(p);
+    return n_used < p->n_limit ? p->n_limit - n_used : 0;
+}
+
+void kv_pool_set_limit(struct kv_pool *p, size_t n_blocks)
+{
+    assert(thread_is(THREAD_WORKER));
+    p->n_limit = n_blocks < p->n_blocks ? n_blocks : p->n_blocks;
 }
 
 size_t kv_pool_n_resident(const struct kv_pool *p)
@@ -289,6 +302,9 @@ size_t kv_pool_touch(struct kv_pool *p, size_t n_ahead, size_t n)
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t n_touched = 0;
     assert(thread_is(THREAD_WORKER));
+    if (n_ahead > kv_pool_n_free(p)) {
+        n_ahead = kv_pool_n_free(p);
+    }
     for (struct kv_block *b = p->free; b && n_ahead-- > 0 && n_touched < n; b = b->next_free) {
         if (b->is_resident) {
             continue;
@@ -308,7 +324,7 @@ struct kv_block *kv_take_raw(struct kv_pool *p)
 {
     assert(thread_is(THREAD_WORKER));
     struct kv_block *b = p->free;
-    if (!b) {
+    if (kv_pool_n_free(p) == 0) {
         return NULL;
     }
     p->free = b->next_free;

@@ -79,8 +79,12 @@ int kv_pool_new(const struct kv_shape *shape, size_t n_blocks, struct kv_pool **
                 struct err *e) MUST_USE;
 void kv_pool_free(struct kv_pool *p); /* NULL is fine; all blocks must have been released */
 const struct kv_shape *kv_pool_shape(const struct kv_pool *p);
-size_t kv_pool_n_blocks(const struct kv_pool *p); /* the budget */
-size_t kv_pool_n_free(const struct kv_pool *p);
+size_t kv_pool_n_blocks(const struct kv_pool *p); /* the budget: what may be taken at once */
+size_t kv_pool_n_used(const struct kv_pool *p);   /* more than that, after a smaller limit */
+size_t kv_pool_n_free(const struct kv_pool *p);   /* of the budget */
+/* Makes the budget smaller than what was reserved, or larger again, up to that. What is in use
+ * stays; nothing is taken while as much is. */
+void kv_pool_set_limit(struct kv_pool *p, size_t n_blocks);
 
 /* Slots whose pages the system has to hold: those in use, and free ones that were once. */
 size_t kv_pool_n_resident(const struct kv_pool *p);

@@ -88,6 +88,7 @@ struct engine {
     struct ids header; /* of an assistant's turn */
     char *name;
     _Atomic uint64_t progress, n_wrong;
+    _Atomic uint64_t *passed; /* of the options */
 };
 
 /* One position as a block keeps it. */
@@ -275,6 +276,7 @@ int engine_open(const struct engine_options *o, struct engine **ret, struct err 
         return err_set(e, ERR_NOMEM, "out of memory for the engine");
     }
     ids_init(&en->header);
+    en->passed = o->passed;
     en->name = common_stem(o->model_path);
     rc = en->name ? open_parts(en, o, e) : err_set(e, ERR_NOMEM, "out of memory for the engine");
     if (rc) {
@@ -518,6 +520,9 @@ static int spend(struct engine *en, const struct engine_part *parts, int n_parts
     for (;;) {
         const int64_t spent = clock_us() - start, due = spent >= us ? rows : rows * spent / us;
         atomic_fetch_add(&en->progress, (uint64_t)(due - counted));
+        if (en->passed) {
+            atomic_fetch_add(en->passed, (uint64_t)(due - counted));
+        }
         counted = due;
         if (abort_flag && atomic_load(abort_flag)) {
             return err_set(e, ERR_CANCELED, "the pass was canceled");
