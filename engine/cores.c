@@ -24,9 +24,7 @@
 #define PATH_BYTES 4352
 #define TEXT_BYTES_MAX ((size_t)64 << 10)
 
-/* A small file's text without its last newline; false when it can't be read. The caller's buffer is
- * filled anew. */
-static bool read_text(const char *path, struct buf *ret)
+bool cores_text(const char *path, struct buf *ret)
 {
     buf_clear(ret);
     if (file_read(path, ret, NULL) || !ret->len) {
@@ -38,8 +36,8 @@ static bool read_text(const char *path, struct buf *ret)
     return true;
 }
 
-/* "QUOTA PERIOD" in microseconds to whole cores; CORES_MAX for "max", −1 or nonsense. */
-static int quota_cores(const char *quota, const char *period)
+/* "QUOTA PERIOD" in microseconds to cores; CORES_MAX for "max", −1 or nonsense. */
+static double quota_cores(const char *quota, const char *period)
 {
     char *end;
     const long long q = strtoll(quota, &end, 10);
@@ -50,40 +48,41 @@ static int quota_cores(const char *quota, const char *period)
     if (end == period || p <= 0) {
         return CORES_MAX;
     }
-    const long long n = q / p;
-    return n < 1 ? 1 : n > CORES_MAX ? CORES_MAX : (int)n;
+    const double n = (double)q / (double)p;
+    return n > CORES_MAX ? CORES_MAX : n;
 }
 
 /* One group's limit: v2 when `controller` is NULL, else v1 under that mount's name. */
-static int group_cores(const char *root, const char *controller, const char *group,
-                       struct buf *text)
+static double group_cores(const char *root, const char *controller, const char *group,
+                          struct buf *text)
 {
     char path[PATH_BYTES], quota[64];
     if (!controller) {
         snprintf(path, sizeof path, "%s/sys/fs/cgroup%s/cpu.max", root, group);
-        const char *space = read_text(path, text) ? strchr(text->data, ' ') : NULL;
+        const char *space = cores_text(path, text) ? strchr(text->data, ' ') : NULL;
         return space ? quota_cores(text->data, space + 1) : CORES_MAX;
     }
     snprintf(path, sizeof path, "%s/sys/fs/cgroup/%s%s/cpu.cfs_quota_us", root, controller, group);
-    if (!read_text(path, text)) {
+    if (!cores_text(path, text)) {
         return CORES_MAX;
     }
     snprintf(quota, sizeof quota, "%s", text->data);
     snprintf(path, sizeof path, "%s/sys/fs/cgroup/%s%s/cpu.cfs_period_us", root, controller, group);
-    return read_text(path, text) ? quota_cores(quota, text->data) : CORES_MAX;
+    return cores_text(path, text) ? quota_cores(quota, text->data) : CORES_MAX;
 }
 
 /* The least of a group and its ancestors. */
-static int chain_cores(const char *root, const char *controller, const char *path, struct buf *text)
+static double chain_cores(const char *root, const char *controller, const char *path,
+                          struct buf *text)
 {
     char group[2048];
-    int least = CORES_MAX;
+    double least = CORES_MAX;
     if (strlen(path) >= sizeof group || strstr(path, "..")) {
         return CORES_MAX;
     }
     snprintf(group, sizeof group, "%s", strcmp(path, "/") ? path : "");
     for (;;) {
-        const int n = group_cores(root, controller, group, text);
+        const double n = group_cores(root, controller, group, text);
         least = n < least ? n : least;
         char *slash = strrchr(group, '/');
         if (!slash) {
@@ -106,15 +105,15 @@ static bool has_cpu(const char *controllers)
     return false;
 }
 
-static int cgroup_cores(const char *root)
+double cores_quota(const char *root)
 {
     char path[PATH_BYTES];
     struct buf list, text;
-    int least = CORES_MAX;
+    double least = CORES_MAX;
     buf_init(&list, TEXT_BYTES_MAX);
     buf_init(&text, TEXT_BYTES_MAX);
     snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
-    char *next = read_text(path, &list) ? list.data : NULL;
+    char *next = cores_text(path, &list) ? list.data : NULL;
     while (next && *next) {
         char *line = next, *end = strchr(line, '\n');
         next = end ? end + 1 : NULL;
@@ -130,7 +129,7 @@ static int cgroup_cores(const char *root)
         controllers++;
         const bool is_v2 = !*controllers && !strncmp(line, "0:", 2);
         if (is_v2 || has_cpu(controllers)) {
-            const int n = chain_cores(root, is_v2 ? NULL : controllers, group, &text);
+            const double n = chain_cores(root, is_v2 ? NULL : controllers, group, &text);
             least = n < least ? n : least;
         }
     }
@@ -156,7 +155,7 @@ static int physical_cores(const char *root, const cpu_set_t *set)
         }
         snprintf(path, sizeof path, "%s/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
                  root, cpu);
-        const bool is_known = read_text(path, &text) && text.len < sizeof *seen;
+        const bool is_known = cores_text(path, &text) && text.len < sizeof *seen;
         int i = 0;
         while (is_known && i < n && strcmp(seen[i], text.data) != 0) {
             i++;
@@ -172,7 +171,7 @@ static int physical_cores(const char *root, const cpu_set_t *set)
 
 int cores_of(const char *root, const cpu_set_t *set)
 {
-    const int cores = physical_cores(root, set), quota = cgroup_cores(root),
+    const int cores = physical_cores(root, set), quota = (int)cores_quota(root),
               n = quota < cores ? quota : cores;
     return n < 1 ? 1 : n > CORES_MAX ? CORES_MAX : n;
 }

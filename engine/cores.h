@@ -3,6 +3,9 @@
 #define HEARTH_ENGINE_CORES_H
 
 #include <sched.h>
+#include <stdbool.h>
+
+#include "base/buf.h"
 
 #define CORES_MAX 1024
 
@@ -13,7 +16,12 @@
  * that holds sys/ and proc/. What can't be read doesn't limit.
  */
 int cores_of(const char *root, const cpu_set_t *set);
-/* The same for this process's own affinity. */
+/* The quota alone, in cores and parts of one; CORES_MAX: none. */
+double cores_quota(const char *root);
+/* A small file's text without its last newline into `ret`, which is filled anew; false when it
+ * can't be read, or is empty. */
+bool cores_text(const char *path, struct buf *ret);
+/* cores_of for this process's own affinity. */
 int cores_default(void);
 
 #endif

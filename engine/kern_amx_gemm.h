@@ -42,16 +42,16 @@ struct amx_by {
     v_pairs pairs;
 };
 
-/* A block of 32 k added to one row's accumulator. */
-V_FN v16f amx_row(v16f f, const struct amx_block *block, const int row, const struct shape sh,
-                  const struct act_block *b, const struct amx_by *by)
+/* A block of 32 k added to one row's accumulator; `sums` are the row's of amx_block. */
+V_FN v16f amx_row(v16f f, const int32_t *sums, const struct shape sh, const struct act_block *b,
+                  const struct amx_by *by)
 {
     const int shift = sh.quants == QUANTS_6 ? 5 : 2; /* biases of 32 and 4 */
     const v16f d = by->d, m = by->m;
     const v_pairs pairs = by->pairs;
-    v16i s = vz_bytes(block->sums[0] + 16 * row);
+    v16i s = vz_bytes(sums);
     if (sh.super == 2)
-        s = vi_add(vi_mul(s, by->low), vi_mul(vz_bytes(block->sums[1] + 16 * row), by->high));
+        s = vi_add(vi_mul(s, by->low), vi_mul(vz_bytes(sums + 16 * AMX_ROWS), by->high));
     if (sh.super == 2 && sh.bias)
         ROW_BIAS_PAIR(f, s, b);
     else if (sh.bias)
@@ -103,7 +103,7 @@ V_FN void amx_tile(const struct tile *t, const struct shape sh, struct amx_block
     struct amx_by by;
     struct amx_accs a;
 #define AMX_START(i) a.f##i = v_zero()
-#define AMX_ADD(i) a.f##i = amx_row(a.f##i, block, i, sh, b + (i) * n, &by)
+#define AMX_ADD(i) a.f##i = amx_row(a.f##i, block->sums[0] + 16 * (i), sh, b + (i) * n, &by)
 #define AMX_END(i) v_store(t->y + (i) * t->ldy, a.f##i)
     AMX_EACH(AMX_START);
     by.d = by.m = v_zero();

@@ -47,7 +47,7 @@ static const struct amx_config amx_config = {
 /* A block's quants, opened, and the sums of sixteen rows, of both halves where there are two. */
 struct amx_block {
     _Alignas(64) uint8_t q[512];
-    _Alignas(64) int32_t sums[2][AMX_ROWS * 16];
+    _Alignas(64) int32_t sums[2][AMX_ROWS * 16]; /* of 32 k: the first alone */
 };
 
 /* Tiles are read from and written to memory behind the compiler's back. */

@@ -22,52 +22,9 @@
 #include "engine/common.h"
 #include "engine/cores.h"
 #include "engine/fingerprint.h"
+#include "tests/engine/load/fake_root.h"
 
 #define PATH_BYTES 512
-
-static char root[64];
-
-/* Writes root/path, making its folders. */
-static void put(const char *path, const char *text)
-{
-    char full[PATH_BYTES];
-    struct err e;
-    snprintf(full, sizeof full, "%s/%s", root, path);
-    for (char *p = full + strlen(root) + 1; (p = strchr(p, '/')) != NULL; p++) {
-        *p = '\0';
-        (void)mkdir(full, 0700);
-        *p = '/';
-    }
-    assert_int_equal(file_write(full, text, strlen(text), &e), 0);
-}
-
-static int new_root(void **state)
-{
-    (void)state;
-    snprintf(root, sizeof root, "/tmp/hearth-root-XXXXXX");
-    return mkdtemp(root) ? 0 : -1;
-}
-
-static void remove_tree(const char *path)
-{
-    char command[PATH_BYTES];
-    snprintf(command, sizeof command, "%s", path);
-    const pid_t pid = fork();
-    if (pid == 0) {
-        execlp("rm", "rm", "-rf", "--", command, (char *)NULL);
-        _exit(127);
-    }
-    assert_true(pid > 0);
-    while (waitpid(pid, NULL, 0) < 0) {
-    }
-}
-
-static int drop_root(void **state)
-{
-    (void)state;
-    remove_tree(root);
-    return 0;
-}
 
 /* 8 CPUs, two a core: 0 and 4, 1 and 5, … */
 static void put_topology(void)

@@ -102,7 +102,8 @@ static inline void _tile_stored(int i, void *base, size_t stride)
         memcpy((char *)base + (size_t)r * stride, t->at[r], (size_t)t->row_bytes);
 }
 
-/* to[m][n] += Σ over i of signed a[m][k][i] · unsigned b[k][n][i], i = 0 … 3, without saturation. */
+/* to[m][n] += Σ over i of signed a[m][k][i] · unsigned b[k][n][i], i = 0 … 3, without
+ * saturation. */
 static inline void _tile_dpbsud(int to, int a, int b)
 {
     struct amx_tile_state *c = amx_tile_of(to), *x = amx_tile_of(a), *w = amx_tile_of(b);
