@@ -30,6 +30,8 @@
 #define CONTEXT_SUMMARY_PERCENT 8
 #define CONTEXT_FACTS_TOKENS_MAX 1024
 #define CONTEXT_SUMMARY_TOKENS_MAX 768
+/* The first messages of a path, which set the stage: a system message and three turns. */
+#define CONTEXT_OPENING_MESSAGES 7
 /* The fact list that is stored; its head shows as much of it as fits. */
 #define CONTEXT_FACTS_BYTES 16384
 
@@ -125,6 +127,7 @@ struct said;
 struct context_head {
     const struct said *left; /* [n_left] messages that leave, oldest first */
     size_t n_left;
+    int64_t opening; /* row of the last message that opens the conversation */
     const struct memory_pins *pins; /* those that the head must name */
     const char *old_summary;
     size_t n_old_summary;

@@ -296,7 +296,15 @@ static int make_head(struct cutting *k, struct memory_cut *cut, struct http_erro
     const struct context_cut *c = k->c;
     const struct turn_window *w = &c->t->window;
     struct memory_pins pins = {.n = 0};
+    const int64_t *path;
+    size_t n_path = 0;
     struct err e;
+    if (memory_path_rows(c->h->memory, c->anchor, &path, &n_path, &e)) {
+        http_error_from(ret, &e);
+        return e.code;
+    }
+    const size_t n_opening =
+        n_path < CONTEXT_OPENING_MESSAGES ? n_path : CONTEXT_OPENING_MESSAGES;
     pins.v = arena_array(&c->t->arena, k->pins.n + 1, sizeof *pins.v);
     if (!pins.v)
         return out_of_memory(ret);
@@ -304,6 +312,7 @@ static int make_head(struct cutting *k, struct memory_cut *cut, struct http_erro
     const struct context_head head = {
         .left = k->left,
         .n_left = k->n_left,
+        .opening = n_opening > 0 ? path[n_opening - 1] : 0,
         .pins = &pins,
         .old_summary = w->has_cut ? w->cut.summary : NULL,
         .n_old_summary = w->has_cut ? w->cut.n_summary : 0,

@@ -67,7 +67,7 @@ static int stored_facts(struct head *d, struct facts *ret, struct err *e)
     struct buf text;
     int rc = facts_parse(in->old_facts, in->n_old_facts, d->a, &old, e);
     if (rc == 0)
-        rc = facts_extract(in->left, in->n_left, d->a, &newer, e);
+        rc = facts_extract_from(in->left, in->n_left, in->opening, d->a, &newer, e);
     if (rc == 0)
         rc = facts_merge(&old, &newer, CONTEXT_FACTS_BYTES, d->a, ret, e);
     if (rc)

@@ -67,6 +67,7 @@ static int make_head(void *user, const struct fold_leaving *l, struct arena *a,
     const struct context_head in = {
         .left = l->v,
         .n_left = l->n,
+        .opening = CONTEXT_OPENING_MESSAGES,
         .pins = &no_pins,
         .old_summary = l->old ? l->old->summary : NULL,
         .n_old_summary = l->old ? l->old->n_summary : 0,
@@ -286,7 +287,7 @@ static int build_now(struct resent *s, struct http_error *ret)
     int rc = prepare_replies_of(s->h, t, wanted, ret);
     if (rc == 0)
         rc = build(s, &s->fold.now, t, true, ret);
-    if (rc == 0 && (int)t->prompt.n >= s->h->d->ctx)
+    if (rc == 0 && (int)t->prompt.n >= s->h->ctx)
         rc = build(s, &s->fold.now, t, false, ret);
     return rc;
 }
@@ -306,7 +307,7 @@ static void compare(struct resent *s)
 {
     struct turn_receipt *r = &s->t->receipt;
     struct http_error error = {.status = 0};
-    struct turn *old = turn_new_background(s->h->d, s->t->owner, s->t->cancel);
+    struct turn *old = turn_new_background(s->h, s->t->owner, s->t->cancel);
     if (old && build(s, &s->fold.before, old, true, &error) == 0) {
         const int had = prepare_prefix(s->h, old);
         r->before = (int)old->prompt.n;

@@ -62,6 +62,9 @@ size_t clause_content(const struct clause *c);
 /* Keys and values of the clause; returns how many of at most FACT_PAIRS_MAX. Values point into
  * c->s. */
 int clause_keys(const struct clause *c, struct fact_pair *ret);
+/* "Guest: Takumi Arden", 忌口：海鲜: a few words, a colon, and what they stand for; the pair is
+ * added where there is room. False: it is nothing of that kind. */
+bool clause_label(const struct clause *c, struct fact_pair *v, int *n);
 /* Adds a pair with a key of the caller's. */
 int pair_add(struct fact_pair *v, int n, const char *key, const char *value, size_t n_value);
 

@@ -24,6 +24,12 @@
 #define MARKED_SENTENCES 8 /* "please remember these:" counts for so many */
 #define LEAD_INS_MAX 4
 #define WEIGHT_MIN 20
+#define WEIGHT_LABELLED 50 /* "Guest: Takumi Arden" */
+/* What opens a conversation: at least so much, and so much more. A longer message is a paste. */
+#define OPENING_LEAST 46
+#define OPENING_MORE 26
+#define OPENING_BYTES_MAX 1500
+#define PASSING_LESS 14
 
 struct piece {
     size_t at, n; /* of the sentence */
@@ -33,6 +39,7 @@ struct piece {
 struct reader {
     const struct said *m;
     struct facts_list *list;
+    int64_t opening; /* the last row of it */
     int marked_left;
     struct clause clause; /* scratch: 10 KiB */
 };
@@ -272,8 +279,21 @@ static void weigh_user(const struct clause *c, struct fact *f)
         weight = own_weight(c, spotted.is_thought);
         kind = FACT_SELF;
     }
+    if (weight < WEIGHT_LABELLED && clause_label(c, f->pairs, &f->n_pairs))
+        weight = WEIGHT_LABELLED;
+    if (spotted.is_passing && weight < 90 && kind != FACT_RULE && kind != FACT_DECISION)
+        weight -= weight > PASSING_LESS ? PASSING_LESS : 0;
     f->kind = kind;
     f->weight = weight ? weight + (c->is_marked ? 10 : 0) - penalty(c) : 0;
+}
+
+static void weigh_opening(const struct clause *c, struct fact *f)
+{
+    const bool is_exact = c->n_values > 0 || f->n_pairs > 0 || c->flags & W_NOT || c->zh & Z_NOT;
+    if (f->weight < WEIGHT_MIN || c->is_ask || c->is_question)
+        return;
+    f->weight = is_exact && f->weight < OPENING_LEAST ? OPENING_LEAST : f->weight;
+    f->weight += OPENING_MORE;
 }
 
 static void weigh_assistant(const struct clause *c, struct fact *f)
@@ -361,6 +381,8 @@ static int clause_add(struct reader *r, bool is_question, bool is_marked)
         weigh_user(c, &f);
     else
         weigh_assistant(c, &f);
+    if (f.role == MEMORY_USER && f.row <= r->opening && r->m->n_text <= OPENING_BYTES_MAX)
+        weigh_opening(c, &f);
     if (f.weight < WEIGHT_MIN)
         return 0;
     size_t at = 0, n = c->n;
@@ -449,6 +471,12 @@ static int message_read(struct reader *r)
 
 int facts_extract(const struct said *v, size_t n, struct arena *a, struct facts *ret, struct err *e)
 {
+    return facts_extract_from(v, n, 0, a, ret, e);
+}
+
+int facts_extract_from(const struct said *v, size_t n, int64_t opening, struct arena *a,
+                       struct facts *ret, struct err *e)
+{
     struct facts_list list;
     struct reader *r = calloc(1, sizeof *r);
     int error = r ? 0 : ERR_NOMEM;
@@ -456,6 +484,7 @@ int facts_extract(const struct said *v, size_t n, struct arena *a, struct facts 
     for (size_t i = 0; i < n && !error; i++) {
         r->m = &v[i];
         r->list = &list;
+        r->opening = opening;
         if (v[i].role == MEMORY_USER || v[i].role == MEMORY_ASSISTANT)
             error = message_read(r);
     }

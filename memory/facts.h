@@ -15,9 +15,10 @@
  *
  * What is scarce is room, so facts have weights: what a person says of himself and wants
  * (preferences, prohibitions, decisions, health, names) and exact identifiers first, what the
- * assistant says and what is general knowledge (a year, a mountain's height) last. Within one
- * weight the oldest and the newest stay and the middle leaves: what sets the stage, and what is
- * going on.
+ * assistant says and what is general knowledge (a year, a mountain's height) last; what is said of
+ * a day (a late bus, a lunch) less than what holds. What opens the conversation weighs more, and
+ * within one weight the oldest and the newest stay and the middle leaves: what sets the stage, and
+ * what is going on.
  * A line that a person wrote (FACT_NOTE) outweighs all.
  *
  * English and Chinese by word lists (words.c, words_en.c: a new word is a line); of other languages
@@ -73,7 +74,7 @@ struct fact {
     int64_t row;           /* of its message; 0: a person's line */
     const char *text; /* in the arena, NUL-terminated; valid UTF-8 without control characters */
     size_t n_text;
-    int weight; /* the heavier stay; 20 to about 110, a note's is FACT_NOTE_WEIGHT */
+    int weight; /* the heavier stay; 20 to about 130, a note's is FACT_NOTE_WEIGHT */
     int n_pairs;
     struct fact_pair pairs[FACT_PAIRS_MAX];
 };
@@ -87,6 +88,10 @@ struct facts {
  * already. No facts: n = 0. ERR_NOMEM. */
 int facts_extract(const struct said *v, size_t n, struct arena *a, struct facts *ret,
                   struct err *e) MUST_USE;
+/* The same, of a conversation whose opening the messages up to row `opening` are. What a person
+ * says there, unless it is a paste, weighs more: it sets the stage for all that follows. */
+int facts_extract_from(const struct said *v, size_t n, int64_t opening, struct arena *a,
+                       struct facts *ret, struct err *e) MUST_USE;
 
 /*
  * One list of both, whose composed text has at most max_bytes: the same texts (case, spaces and

@@ -14,7 +14,7 @@
 #include "memory/facts_list.h"
 #include "memory/words.h"
 
-#define KEY_WORDS 4
+#define KEY_WORDS 6
 
 int pair_add(struct fact_pair *v, int n, const char *key, const char *value, size_t n_value)
 {
@@ -289,6 +289,35 @@ static int key_of_tail(const struct clause *c, struct fact_pair *v, int n)
     size_t to = c->plain.at[last->at + last->n];
     return to > from && to - from < FACT_WAS_BYTES ? pair_add(v, n, key, c->s + from, to - from)
                                                    : n;
+}
+
+#define LABEL_WORDS_MAX 3
+#define LABEL_BYTES_MAX 36
+
+bool clause_label(const struct clause *c, struct fact_pair *v, int *n)
+{
+    static const unsigned no_label = W_COPULA | W_ASK | W_WH | W_FIRST | W_IF | W_NOT | W_CHAT;
+    const char *ascii = memchr(c->s, ':', c->n), *wide = memmem(c->s, c->n, "：", 3);
+    const char *colon = ascii && (!wide || ascii < wide) ? ascii : wide;
+    const size_t at = colon ? (size_t)(colon - c->s) : 0, from = at + (colon == ascii ? 1 : 3);
+    size_t n_words = 0;
+    char key[FACT_KEY_BYTES];
+    const bool is_joined = from < c->n && colon == ascii && c->s[from] != ' '; /* 10:30, a:b */
+    if (at == 0 || at > LABEL_BYTES_MAX || from >= c->n || is_joined)
+        return false;
+    for (; n_words < c->n_words && c->plain.at[c->words[n_words].at] < at; n_words++)
+        if (c->words[n_words].flags & no_label && !(c->words[n_words].flags & W_THING))
+            return false;
+    const unsigned zh = zh_flags(c->s, at);
+    if (n_words == 0 || n_words > LABEL_WORDS_MAX || zh & (Z_ASK | Z_QUESTION | Z_IF | Z_FIRST))
+        return false;
+    join_words(c, 0, n_words, key);
+    size_t begin = from;
+    while (begin < c->n && c->s[begin] == ' ')
+        begin++;
+    if (c->n - begin < FACT_WAS_BYTES)
+        *n = pair_add(v, *n, key, c->s + begin, c->n - begin);
+    return c->n > begin;
 }
 
 int clause_keys(const struct clause *c, struct fact_pair *ret)

@@ -16,7 +16,7 @@
 #define ENTRIES_MAX 1024
 #define HEADS 1024u
 
-enum entry_kind { ENTRY_PHRASE, ENTRY_HABIT, ENTRY_THOUGHT, ENTRY_LEAD_IN };
+enum entry_kind { ENTRY_PHRASE, ENTRY_HABIT, ENTRY_THOUGHT, ENTRY_PASSING, ENTRY_LEAD_IN };
 
 struct entry {
     const char *text; /* without ^ */
@@ -70,6 +70,8 @@ static void make_table(void)
         add(ENTRY_HABIT, i, habits[i]);
     for (size_t i = 0; thoughts[i]; i++)
         add(ENTRY_THOUGHT, i, thoughts[i]);
+    for (size_t i = 0; passing[i]; i++)
+        add(ENTRY_PASSING, i, passing[i]);
     for (size_t i = 0; i < n_lead_ins; i++)
         add(ENTRY_LEAD_IN, i, lead_ins[i].text);
 }
@@ -116,6 +118,7 @@ static void spot(struct spotting *s, const struct clause *c, size_t i, const str
     struct spotted *f = &s->found;
     f->is_habit = f->is_habit || e->kind == ENTRY_HABIT;
     f->is_thought = f->is_thought || e->kind == ENTRY_THOUGHT;
+    f->is_passing = f->is_passing || e->kind == ENTRY_PASSING;
     if (e->kind != ENTRY_PHRASE || !may_be_in(c, e))
         return;
     const struct phrase *x = &phrases[e->index], *best = f->phrase;

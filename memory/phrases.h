@@ -12,6 +12,7 @@ struct spotted {
                                     weight, which says that there is nothing here */
     size_t value[2];             /* from, to in c->s: what follows it, or what its * covers */
     bool is_habit, is_thought;   /* one of words.h's habits, thoughts */
+    bool is_passing;             /* … and what passes */
 };
 struct spotted phrases_spot(const struct clause *c);
 

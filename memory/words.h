@@ -92,7 +92,8 @@ struct phrase {
 extern const struct phrase phrases[];
 extern const size_t n_phrases;
 
-/* In the plain form too, NULL at the end: what happens again and again; what is only thought. */
-extern const char *const habits[], *const thoughts[];
+/* In the plain form too, NULL at the end: what happens again and again; what is only thought; what
+ * is of a day and gone tomorrow. */
+extern const char *const habits[], *const thoughts[], *const passing[];
 
 #endif
