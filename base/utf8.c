@@ -231,6 +231,22 @@ bool utf8_is_upper(uint32_t cp)
     return utf8proc_category((utf8proc_int32_t)cp) == UTF8PROC_CATEGORY_LU;
 }
 
+uint32_t utf8_case(uint32_t cp, bool is_upper)
+{
+    static const struct {
+        uint32_t from, to;
+    } specials[] = {{0xDF, 0xDF},     {0x149, 0x149},   {0x1F0, 0x1F0},   {0x390, 0x390},
+                    {0x3B0, 0x3B0},   {0x587, 0x587},   {0x1E96, 0x1E9A}, {0x1F50, 0x1F56},
+                    {0x1F80, 0x1FFF}, {0xFB00, 0xFB17}};
+    if (!is_upper && (cp == 0x130 || cp == 0x3A3))
+        return 0;
+    for (size_t i = 0; is_upper && i < sizeof specials / sizeof *specials; i++)
+        if (cp >= specials[i].from && cp <= specials[i].to)
+            return 0;
+    return (uint32_t)(is_upper ? utf8proc_toupper((utf8proc_int32_t)cp)
+                               : utf8proc_tolower((utf8proc_int32_t)cp));
+}
+
 int utf8_fold(uint32_t cp, uint32_t out[UTF8_FOLD_MAX])
 {
     if (cp < 0x80) {

@@ -101,6 +101,7 @@ static int repeat(struct jinja_run *r, const struct jinja_value *what, int64_t n
             rc = jinja_text_add(&t, &what->str);
         struct jinja_str s = jinja_text_str(&t);
         *ret = jinja_of_str(&s);
+        ret->is_markup = what->is_markup;
         return rc;
     }
     rc = jinja_list_make(r, what->list->kind, ret);
@@ -119,8 +120,6 @@ static int concat(struct jinja_run *r, const struct jinja_value v[2], struct jin
 {
     struct jinja_str s;
     struct jinja_text t = {.r = r};
-    if (v[0].is_markup || v[1].is_markup)
-        return jinja_fail(r, ERR_UNSUPPORTED, "joining what safe or escape gave");
     for (int i = 0; i < 2; i++) {
         int rc = jinja_to_str(r, &v[i], &s);
         if (rc == 0)
@@ -131,6 +130,20 @@ static int concat(struct jinja_run *r, const struct jinja_value v[2], struct jin
     s = jinja_text_str(&t);
     *ret = jinja_of_str(&s);
     return 0;
+}
+
+/* a + b. One that safe or escape gave escapes the other, as MarkupSafe has it; a ~ b doesn't. */
+static int add_strings(struct jinja_run *r, const struct jinja_value v[2], struct jinja_value *ret)
+{
+    struct jinja_value made[2] = {v[0], v[1]};
+    const bool is_markup = v[0].is_markup || v[1].is_markup;
+    int rc = 0;
+    for (int i = 0; rc == 0 && is_markup && i < 2; i++)
+        rc = jinja_escape(r, &v[i], &made[i]);
+    if (rc == 0)
+        rc = concat(r, made, ret);
+    ret->is_markup = is_markup;
+    return rc;
 }
 
 static int join_lists(struct jinja_run *r, const struct jinja_value v[2], struct jinja_value *ret)
@@ -156,7 +169,7 @@ int jinja_binary(struct jinja_run *r, int op, const struct jinja_value v[2],
     if (is_number[0] && is_number[1])
         return numbers(r, op, v, ret);
     if (op == '+' && v[0].type == JINJA_STR && v[1].type == JINJA_STR)
-        return concat(r, v, ret);
+        return add_strings(r, v, ret);
     if (op == '+' && is_plain_list(&v[0]) && is_plain_list(&v[1]) &&
         v[0].list->kind == v[1].list->kind)
         return join_lists(r, v, ret);
@@ -184,6 +197,17 @@ static size_t char_offset(const struct jinja_str *s, int64_t i)
     return at;
 }
 
+/* Methods that MarkupSafe has its own of, beyond giving its own type again. */
+static bool is_markup_own(const struct jinja_str *name)
+{
+    static const char *const names[] = {"split",  "rsplit", "splitlines",   "join",  "replace",
+                                        "format", "title",  "removeprefix", "removesuffix"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (jinja_str_is(name, names[i]))
+            return true;
+    return false;
+}
+
 static int method(struct jinja_run *r, const struct jinja_value *v, const struct jinja_str *name,
                   struct jinja_value *ret)
 {
@@ -196,6 +220,8 @@ static int method(struct jinja_run *r, const struct jinja_value *v, const struct
                                        jinja_type_name(v))
                           : 0;
     }
+    if (v->is_markup && is_markup_own(name))
+        return jinja_fail(r, ERR_UNSUPPORTED, "%.40s of what safe or escape gave", name->s);
     struct jinja_function *f = arena_alloc(r->arena, sizeof *f);
     if (!f)
         return jinja_nomem(r);
@@ -208,6 +234,8 @@ static int method(struct jinja_run *r, const struct jinja_value *v, const struct
 int jinja_attribute(struct jinja_run *r, const struct jinja_value *v, const struct jinja_str *name,
                     struct jinja_value *ret)
 {
+    if (v->type == JINJA_UNDEFINED && name->n > 1 && memcmp(name->s, "__", 2) == 0)
+        return jinja_fail(r, ERR_UNSUPPORTED, "the attribute \"%.40s\"", name->s);
     if (v->type == JINJA_UNDEFINED)
         return undefined(r, v);
     int rc = v->type == JINJA_NAMESPACE ? 0 : method(r, v, name, ret);
@@ -242,6 +270,7 @@ int jinja_item(struct jinja_run *r, const struct jinja_value *v, const struct ji
             struct jinja_str s =
                 jinja_sub(&v->str, at, jinja_char_len(v->str.s + at, v->str.n - at));
             *ret = jinja_of_str(&s);
+            ret->is_markup = v->is_markup;
         }
         return jinja_step(r, v->str.n);
     }
@@ -318,13 +347,15 @@ static int slice(struct jinja_run *r, const struct jinja_node *x, struct jinja_v
     if (of.type == JINJA_UNDEFINED)
         return undefined(r, &of);
     bool is_list = of.type == JINJA_LIST && of.list->kind <= LIST_RANGE;
-    if (of.type != JINJA_STR && !is_list) {
-        *ret = jinja_undefined("a slice");
-        return 0;
-    }
+    if (of.type != JINJA_STR && !is_list)
+        return jinja_fail(r, x->a->kind == NODE_CONST ? ERR_UNSUPPORTED : ERR_INVAL,
+                          "a slice of %s", jinja_type_name(&of));
     rc = slice_bounds(r, v, is_list ? of.list->n : jinja_n_chars(&of.str), b);
-    if (rc == 0 && !is_list)
-        return slice_str(r, &of.str, b, ret);
+    if (rc == 0 && !is_list) {
+        rc = slice_str(r, &of.str, b, ret);
+        ret->is_markup = of.is_markup;
+        return rc;
+    }
     rc = rc == 0 ? jinja_list_make(r, of.list->kind, ret) : rc;
     for (int64_t i = b[0]; rc == 0 && (b[2] > 0 ? i < b[1] : i > b[1]); i += b[2])
         rc = jinja_push(r, ret, &of.list->v[i]);
@@ -399,8 +430,11 @@ int jinja_call(struct jinja_run *r, const struct jinja_value *fn, struct jinja_a
     if (fn->type != JINJA_FUNCTION)
         return jinja_fail(r, ERR_INVAL, "%s can't be called", jinja_type_name(fn));
     const struct jinja_function *f = fn->function;
-    return f->macro ? jinja_call_macro(r, f, args, ret)
-                    : jinja_run_row(r, f->row, &f->self, args, ret);
+    int rc = f->macro ? jinja_call_macro(r, f, args, ret)
+                      : jinja_run_row(r, f->row, &f->self, args, ret);
+    if (rc == 0 && f->self.is_markup && ret->type == JINJA_STR)
+        ret->is_markup = true;
+    return rc;
 }
 
 static int call(struct jinja_run *r, const struct jinja_node *x, struct jinja_value *ret)

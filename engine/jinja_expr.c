@@ -244,7 +244,7 @@ static int subscript(struct jinja_parser *p, struct jinja_node *x)
     struct jinja_node *v[3] = {NULL, NULL, NULL};
     int i = 0, rc = 0;
     bool is_slice = false;
-    while (rc == 0 && !jinja_is_op(p, ']')) {
+    while (rc == 0 && !jinja_is_op(p, ']') && !jinja_is_op(p, ',')) {
         if (jinja_take_op(p, ':')) {
             is_slice = true;
             if (++i > 2)
@@ -255,10 +255,11 @@ static int subscript(struct jinja_parser *p, struct jinja_node *x)
             rc = jinja_expression(p, &v[i]);
         }
     }
+    if (rc == 0 && (jinja_is_op(p, ',') || (!is_slice && !v[0])))
+        rc = err_set(p->e, ERR_UNSUPPORTED, "line %d: an index that isn't one value",
+                     jinja_peek(p)->line);
     if (rc == 0)
         rc = jinja_expect_op(p, ']');
-    if (rc == 0 && !is_slice && !v[0])
-        rc = jinja_syntax(p, "an index without a value");
     x->kind = is_slice ? NODE_SLICE : NODE_ITEM;
     x->b = v[0];
     for (i = 0; is_slice && rc == 0 && i < 3; i++)

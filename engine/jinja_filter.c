@@ -14,6 +14,7 @@ static int of_case(struct jinja_run *r, const struct jinja_value *self, char how
         rc = jinja_case(r, &s, how, &s);
     if (rc == 0)
         *ret = jinja_of_str(&s);
+    ret->is_markup = self->is_markup && how != 't';
     return rc;
 }
 
@@ -51,6 +52,7 @@ FILTER(filter_trim)
         return rc;
     s = jinja_strip(&s, has_chars ? &chars->str : NULL, 3);
     *ret = jinja_of_str(&s);
+    ret->is_markup = self->is_markup;
     return jinja_step(r, s.n);
 }
 
@@ -102,6 +104,7 @@ FILTER(filter_string)
     int rc = jinja_to_str(r, self, &s);
     if (rc == 0)
         *ret = jinja_of_str(&s);
+    ret->is_markup = self->is_markup;
     return rc;
 }
 
@@ -197,23 +200,28 @@ FILTER(filter_safe)
     return 0;
 }
 
-FILTER(filter_escape)
+int jinja_escape(struct jinja_run *r, const struct jinja_value *v, struct jinja_value *ret)
 {
-    (void)args;
     struct jinja_str s;
     struct jinja_text t = {.r = r};
-    int rc = jinja_to_str(r, self, &s);
+    int rc = jinja_to_str(r, v, &s);
     for (size_t i = 0; rc == 0 && i < s.n; i++) {
         static const char from[] = "&<>\"'";
         static const char *const to[] = {"&amp;", "&lt;", "&gt;", "&#34;", "&#39;"};
         struct jinja_str c = jinja_sub(&s, i, 1);
-        const char *hit = s.s[i] && !self->is_markup ? strchr(from, s.s[i]) : NULL;
+        const char *hit = s.s[i] && !v->is_markup ? strchr(from, s.s[i]) : NULL;
         rc = hit ? jinja_text_lit(&t, to[hit - from]) : jinja_text_add(&t, &c);
     }
     struct jinja_str made = jinja_text_str(&t);
     *ret = jinja_of_str(&made);
     ret->is_markup = true;
     return rc;
+}
+
+FILTER(filter_escape)
+{
+    (void)args;
+    return jinja_escape(r, self, ret);
 }
 
 /* Hugging Face's: json.dumps(x, ensure_ascii=False, …), nothing escaped for HTML. */
@@ -250,7 +258,13 @@ FILTER(filter_indent)
 {
     struct jinja_str s, pad = {.s = "    ", .n = 4};
     struct jinja_text t = {.r = r};
-    int rc = jinja_to_str(r, self, &s);
+    int rc = self->type == JINJA_STR ? jinja_to_str(r, self, &s)
+                                     : jinja_fail(r, ERR_INVAL, "indent of %s",
+                                                  jinja_type_name(self));
+    if (rc < 0)
+        return rc;
+    if (self->is_markup && args->v[0].type == JINJA_STR)
+        return jinja_fail(r, ERR_UNSUPPORTED, "indent of what safe or escape gave");
     if (args->v[0].type == JINJA_STR) {
         pad = args->v[0].str;
     } else if (args->v[0].type == JINJA_INT) {
@@ -280,6 +294,7 @@ FILTER(filter_indent)
         rc = jinja_text_add(&t, &pad);
     s = jinja_text_str(&t);
     *ret = jinja_of_str(&s);
+    ret->is_markup = self->is_markup;
     return rc;
 }
 

@@ -1,4 +1,5 @@
 /* Filters of lists. What is a generator in Jinja2 is one here: it can be used once. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine/jinja_filter.h"
@@ -8,16 +9,16 @@ static int attribute_of(struct jinja_run *r, const struct jinja_value *v,
                         const struct jinja_value *path, struct jinja_value *ret)
 {
     *ret = *v;
-    if (path->type == JINJA_INT)
-        return jinja_item(r, v, path, ret);
     if (path->type != JINJA_STR)
-        return jinja_fail(r, ERR_INVAL, "an attribute of type %s", jinja_type_name(path));
+        return jinja_item(r, v, path, ret);
     int rc = 0;
     for (size_t i = 0; rc == 0 && i <= path->str.n;) {
         const char *dot = memchr(path->str.s + i, '.', path->str.n - i);
         size_t n = dot ? (size_t)(dot - path->str.s) - i : path->str.n - i;
         char *name = arena_copy(r->arena, path->str.s + i, n);
         struct jinja_value of = *ret, key = jinja_text(name, n);
+        if (name && n > 0 && n < 18 && strspn(name, "0123456789") == n)
+            key = jinja_int(strtoll(name, NULL, 10));
         rc = name ? jinja_item(r, &of, &key, ret) : jinja_nomem(r);
         i += n + 1;
     }
@@ -107,6 +108,7 @@ FILTER(filter_reverse)
     struct jinja_str s = jinja_text_str(&t);
     if (self->type == JINJA_STR)
         *ret = jinja_of_str(&s);
+    ret->is_markup = self->is_markup;
     return rc;
 }
 
@@ -181,6 +183,8 @@ FILTER(filter_dictsort)
     struct by by = {.is_case_sensitive = is_true(&args->v[0]), .item = by_value};
     struct jinja_args none = {.n = 0};
     struct jinja_value items;
+    if (self->type != JINJA_DICT)
+        return jinja_fail(r, ERR_INVAL, "dictsort of %s", jinja_type_name(self));
     int rc = filter_items(r, self, &none, &items);
     if (rc == 0)
         rc = copy(r, &items, LIST_PLAIN, ret);
@@ -312,6 +316,8 @@ FILTER(filter_map)
     bool is_attribute = args->n == 0 && args->n_named >= 1 && args->n_named <= 2 &&
                         jinja_str_is(&args->names[0], "attribute") &&
                         (args->n_named == 1 || jinja_str_is(&args->names[1], "default"));
+    if (!jinja_truth(self))
+        return jinja_list_make(r, LIST_GENERATOR, ret); /* `if value:` comes first in Jinja2 */
     if (args->n == 0 && !is_attribute)
         return jinja_fail(r, ERR_INVAL, "map requires a filter argument");
     int rc = jinja_iterate(r, self, &l);
@@ -331,6 +337,8 @@ static int choose(struct jinja_run *r, const struct jinja_value *self, struct ji
     const size_t skip = by_attribute ? 1 : 0;
     const struct jinja_test *test = NULL;
     struct jinja_list *l;
+    if (!jinja_truth(self))
+        return jinja_list_make(r, LIST_GENERATOR, ret);
     if (by_attribute && args->n == 0)
         return jinja_fail(r, ERR_INVAL, "selectattr without an attribute");
     if (args->n > skip) {

@@ -290,6 +290,10 @@ int jinja_to_json(struct jinja_text *t, const struct jinja_value *v, const struc
 int jinja_repr(struct jinja_text *t, const struct jinja_value *v, int depth) MUST_USE;
 void jinja_format_float(double f, char ret[40]);
 
+/* jinja_filter.c: for HTML, unless it is that already. */
+int jinja_escape(struct jinja_run *r, const struct jinja_value *v, struct jinja_value *ret)
+    MUST_USE;
+
 /* jinja_eval.c */
 int jinja_eval(struct jinja_run *r, const struct jinja_node *x, struct jinja_value *ret) MUST_USE;
 int jinja_attribute(struct jinja_run *r, const struct jinja_value *v, const struct jinja_str *name,

@@ -271,6 +271,8 @@ int jinja_repr(struct jinja_text *t, const struct jinja_value *v, int depth)
     case JINJA_FLOAT:
         return scalar(t, v);
     case JINJA_STR:
+        if (v->is_markup)
+            return jinja_fail(t->r, ERR_UNSUPPORTED, "the repr of what safe or escape gave");
         if (v->str.n > 0 && memchr(v->str.s, '\'', v->str.n) && !memchr(v->str.s, '"', v->str.n))
             q.quote = '"';
         return quoted(t, &v->str, &q);

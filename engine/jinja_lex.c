@@ -188,7 +188,8 @@ static int number(struct lexer *l)
     }
     char text[40];
     size_t n = (size_t)(p - from);
-    if ((p < l->end && is_word(*p)) || n > 18)
+    const bool has_zero = t.kind == TOKEN_INT && *from == '0' && strspn(from, "0") < n;
+    if ((p < l->end && is_word(*p)) || n > 18 || has_zero)
         return err_set(l->e, ERR_UNSUPPORTED, "line %d: the number \"%.*s\"", line_at(l, from),
                        (int)(n < 30 ? n + 1 : 30), from);
     memcpy(text, from, n);

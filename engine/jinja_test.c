@@ -133,7 +133,10 @@ static int cased(struct jinja_run *r, const struct jinja_value *v, char how,
     int rc = jinja_to_str(r, v, &s);
     bool has_letter = false;
     for (size_t i = 0; rc == 0 && i < s.n; i++)
-        has_letter = has_letter || ((s.s[i] | 32) >= 'a' && (s.s[i] | 32) <= 'z');
+        if ((unsigned char)s.s[i] >= 0x80)
+            return jinja_fail(r, ERR_UNSUPPORTED, "the case of letters that aren't ASCII");
+        else
+            has_letter = has_letter || ((s.s[i] | 32) >= 'a' && (s.s[i] | 32) <= 'z');
     if (rc == 0)
         rc = jinja_case(r, &s, how, &made);
     return rc < 0 ? rc : is(ret, has_letter && jinja_str_equal(&s, &made));

@@ -1,6 +1,7 @@
 /* Strings of a template, counted in code points as Python counts them, with their marks. */
 #include <string.h>
 
+#include "base/utf8.h"
 #include "engine/jinja_impl.h"
 
 size_t jinja_char_len(const char *s, size_t n)
@@ -162,22 +163,38 @@ static bool is_letter(char c)
     return lower(c) >= 'a' && lower(c) <= 'z';
 }
 
+/* One character in the case that `how` and its place ask for; 0: not known here. */
+static uint32_t cased(uint32_t cp, char how, bool is_first)
+{
+    const bool is_upper = how == 'u' || (is_first && how != 'l');
+    if (cp < 0x80)
+        return (uint32_t)(unsigned char)(is_upper ? upper((char)cp) : lower((char)cp));
+    const bool is_title = is_upper && how != 'u';
+    const bool has_title = (cp >= 0x1C4 && cp <= 0x1CC) || (cp >= 0x1F1 && cp <= 0x1F3) ||
+                           (cp >= 0x10D0 && cp <= 0x10FF); /* another than its upper case */
+    return how == 't' || how == 'T' || (is_title && has_title) ? 0 : utf8_case(cp, is_upper);
+}
+
 int jinja_case(struct jinja_run *r, const struct jinja_str *s, char how, struct jinja_str *ret)
 {
-    char *to = arena_array(r->arena, s->n + 1, 1);
-    if (!to)
-        return jinja_nomem(r);
+    struct jinja_text t = {.r = r};
     bool is_first = true;
-    for (size_t i = 0; i < s->n; i++) {
-        char c = s->s[i];
-        if ((unsigned char)c >= 0x80)
-            return jinja_fail(r, ERR_UNSUPPORTED,
-                              "upper and lower case of letters that aren't ASCII");
-        to[i] = how == 'u' || (is_first && how != 'l') ? upper(c) : lower(c);
+    int rc = 0;
+    for (size_t i = 0, k; rc == 0 && i < s->n; i += k) {
+        char c = s->s[i], bytes[4];
+        bool ok;
+        size_t at = i;
+        k = utf8_step(s->s + i, s->n - i, &ok);
+        uint32_t cp = cased(c && ok ? utf8_next(s->s, s->n, &at) : (unsigned char)c, how, is_first);
+        if (cp == 0 && c)
+            return jinja_fail(r, ERR_UNSUPPORTED, "upper and lower case of some letters");
+        int n = utf8_put(bytes, cp);
+        for (int b = 0; rc == 0 && b < n; b++)
+            rc = jinja_text_char(&t, bytes[b], s->marks ? s->marks[i] : 0);
         is_first = how == 'T'   ? !is_letter(c)
                    : how == 't' ? strchr("-([{<", c) != NULL || jinja_space_at(&c, 1) > 0
                                 : false;
     }
-    *ret = (struct jinja_str){.s = to, .n = s->n, .marks = s->marks};
-    return jinja_step(r, s->n);
+    *ret = jinja_text_str(&t);
+    return rc;
 }
