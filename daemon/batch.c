@@ -13,6 +13,11 @@
  * when somebody comes gives what it has to the tree and goes to the queue's end; it goes on from
  * there later.
  *
+ * Fairness: answers come first, and prompts get what they leave (daemon/pace.h). Of several prompts
+ * the one with the least left to read goes first, so that a short question doesn't wait for a long
+ * document; in one of OLDEST_EVERY passes the oldest does, so that short ones that keep coming
+ * don't stop it.
+ *
  * Room: a run is admitted when the tree can give it blocks for its whole prompt. Growth can still
  * fail; then the youngest leaves its blocks to the tree and goes to the head of the queue. It comes
  * back only when there is room for all it had, so that two turns don't chase each other out.
@@ -50,11 +55,28 @@ void batch_hand_back(struct daemon *d, struct turn *t)
     turn_free(t);
 }
 
-static void count_queue(const struct batch *b)
+/* Other batches, of other models, count too. */
+static void count_queue(struct batch *b)
 {
-    atomic_store(&b->d->n.running, (uint64_t)b->n_running);
-    atomic_store(&b->d->n.queued, (uint64_t)b->n_waiting);
-    atomic_store(&b->d->n.is_background, b->n_running == 1 && b->running[0]->t->is_background);
+    struct counters *n = &b->d->n;
+    const bool is_background = b->n_running == 1 && b->running[0]->t->is_background;
+    atomic_fetch_add(&n->running, (uint64_t)(b->n_running - b->n_told_running));
+    atomic_fetch_add(&n->queued, (uint64_t)(b->n_waiting - b->n_told_waiting));
+    atomic_fetch_add(&n->is_background, is_background - b->is_told_background);
+    b->n_told_running = b->n_running;
+    b->n_told_waiting = b->n_waiting;
+    b->is_told_background = is_background;
+}
+
+bool batch_is_background(const struct batch *b)
+{
+    for (int i = 0; i < b->n_running; i++)
+        if (!b->running[i]->t->is_background || turn_is_canceled(b->running[i]->t))
+            return false;
+    for (const struct run *r = b->waiting; r; r = r->next)
+        if (!r->t->is_background || turn_is_canceled(r->t))
+            return false;
+    return true;
 }
 
 /* ---- who is where ---- */
@@ -313,60 +335,113 @@ static void look_around(struct batch *b)
     }
 }
 
-/* Decoding rows first; then the prefilling runs share the allowance evenly, what one doesn't need
- * going to the next. */
-static void plan(struct batch *b)
+#define OLDEST_EVERY 4 /* passes with prefill rows */
+
+static bool is_decoding(const struct run *r)
 {
-    int n_decoding = 0, n_prefilling = 0;
+    return !r->is_awaiting && run_pending(r) == 1;
+}
+
+/* Of the prefilling runs that have no rows yet: the oldest, or the one with the least to read. */
+static struct run *next_prompt(const struct batch *b, bool is_oldest_first)
+{
+    struct run *best = NULL;
     for (int i = 0; i < b->n_running; i++) {
-        struct run *r = b->running[i];
-        bool is_decoding = !r->is_awaiting && run_pending(r) == 1;
-        r->n_rows = is_decoding;
-        r->n_drafts = 0;
-        n_decoding += is_decoding;
-        n_prefilling += !is_decoding && !r->is_awaiting;
-    }
-    int left = pace_rows(&b->pace, n_decoding);
-    for (int i = 0; i < b->n_running && n_prefilling > 0; i++) {
         struct run *r = b->running[i];
         if (r->n_rows > 0 || r->is_awaiting)
             continue;
-        int share = (left + n_prefilling - 1) / n_prefilling;
-        r->n_rows = run_pending(r) < share ? run_pending(r) : share;
+        if (!best || (!is_oldest_first && run_pending(r) < run_pending(best)))
+            best = r;
+    }
+    return best;
+}
+
+static void plan_prompts(struct batch *b, double us)
+{
+    bool is_oldest_first = b->n_prefills % OLDEST_EVERY == OLDEST_EVERY - 1;
+    int left = PACE_ROWS_MAX;
+    struct run *r;
+    while (left > 0 && us > 0 && (r = next_prompt(b, is_oldest_first))) {
+        const int depth = run_seq(r)->n_tokens, n_pending = run_pending(r);
+        r->n_rows = pace_rows(&b->pace, us, depth, n_pending < left ? n_pending : left);
+        if (r->n_rows == 0)
+            return; /* the others don't spend what it saves up */
         left -= r->n_rows;
-        n_prefilling--;
+        us -= pace_rows_us(&b->pace, depth, r->n_rows);
+        if (r->n_rows < n_pending)
+            return; /* what is left isn't worth another's rows */
+        is_oldest_first = false;
     }
 }
 
-/* Who answers alone may draft. Beside others, rows that may be for nothing cost them. A draft takes
- * no room from anybody. */
+/* Decoding rows first, each turn's one; then prompts. */
+static void plan(struct batch *b)
+{
+    uint64_t answers = 0;
+    int n_prompts = 0;
+    for (int i = 0; i < b->n_running; i++) {
+        struct run *r = b->running[i];
+        r->n_rows = is_decoding(r);
+        r->n_drafts = 0;
+        n_prompts += r->n_rows == 0 && !r->is_awaiting;
+        if (r->n_rows > 0)
+            answers = (answers ^ (r->order + 1)) * 0x9e3779b97f4a7c15u;
+    }
+    plan_prompts(b, pace_begin(&b->pace, answers, n_prompts > 0));
+}
+
+/* Who answers alone may draft, also while a prompt is read. Beside other answers, rows that may be
+ * for nothing cost them. A draft takes no room from anybody. */
 static void draft(struct batch *b)
 {
-    struct run *r = b->running[0];
+    double cost[1 + LOOKUP_DRAFT_MAX];
+    struct run *r = NULL;
     struct err e;
-    if (b->n_running != 1 || r->n_rows != 1 || run_pending(r) != 1 || r->t->out.n == 0)
+    int n_decoding = 0;
+    for (int i = 0; i < b->n_running; i++) {
+        if (b->running[i]->n_rows == 0 || !is_decoding(b->running[i]))
+            continue;
+        r = b->running[i];
+        n_decoding++;
+    }
+    if (n_decoding != 1 || r->t->out.n == 0)
         return;
-    run_draft(r);
+    run_draft(r, pace_drafts(&b->pace, run_seq(r)->n_tokens, cost) ? cost : NULL);
     if (r->n_drafts > 0 && cache_reserve(r->lease, 1 + r->n_drafts, &e))
         r->n_drafts = 0;
 }
 
 /* ---- the pass ---- */
 
-static int fill_parts(struct batch *b, struct engine_part *parts, int *ret_n_decoding,
-                      int *ret_n_prefill)
+/* Of all rows: before the pass, which moves them. */
+static double mean_depth(const struct engine_part *parts, int n)
+{
+    double n_rows = 0, sum = 0;
+    for (int i = 0; i < n; i++) {
+        n_rows += parts[i].n_ids;
+        sum += parts[i].n_ids * (parts[i].seq->n_tokens + (parts[i].n_ids - 1) / 2.0);
+    }
+    return n_rows > 0 ? sum / n_rows : 0;
+}
+
+/* What is planned, as parts, and what it is, for the measure. */
+static int fill_parts(struct batch *b, struct engine_part *parts, struct pace_pass *ret)
 {
     int n = 0;
-    *ret_n_decoding = *ret_n_prefill = 0;
+    *ret = (struct pace_pass){0};
     for (int i = 0; i < b->n_running; i++) {
         struct run *r = b->running[i];
         if (r->n_rows == 0)
             continue;
         bool is_last = r->n_rows == run_pending(r);
-        if (r->n_rows == 1 && is_last)
-            *ret_n_decoding += 1;
-        else
-            *ret_n_prefill += r->n_rows;
+        if (r->n_rows == 1 && is_last) {
+            ret->n_decoding++;
+            ret->answer_depth = run_seq(r)->n_tokens;
+        } else {
+            ret->n_prefill += r->n_rows;
+            ret->rows_us += pace_rows_us(&b->pace, run_seq(r)->n_tokens, r->n_rows);
+        }
+        ret->n_drafts += r->n_drafts;
         parts[n++] = (struct engine_part){
             .seq = run_seq(r),
             .ids = r->n_drafts ? r->row_ids : r->ids.v + run_seq(r)->n_tokens,
@@ -375,6 +450,7 @@ static int fill_parts(struct batch *b, struct engine_part *parts, int *ret_n_dec
             .logits = r->logits,
         };
     }
+    ret->depth = mean_depth(parts, n);
     return n;
 }
 
@@ -393,17 +469,6 @@ static void after_pass(struct batch *b)
         run_flush(r);
     }
     end_finished(b);
-}
-
-/* Of all rows: before the pass, which moves them. */
-static double mean_depth(const struct engine_part *parts, int n)
-{
-    double n_rows = 0, sum = 0;
-    for (int i = 0; i < n; i++) {
-        n_rows += parts[i].n_ids;
-        sum += parts[i].n_ids * (parts[i].seq->n_tokens + (parts[i].n_ids - 1) / 2.0);
-    }
-    return n_rows > 0 ? sum / n_rows : 0;
 }
 
 static void fail_pass(struct batch *b, const struct err *e)
@@ -428,10 +493,9 @@ static bool any_stays(const struct batch *b)
 static void pass(struct batch *b)
 {
     struct engine_part parts[LIMIT_PARALLEL];
+    struct pace_pass shape;
     struct err e;
-    int n_decoding, n_prefill;
-    int n = fill_parts(b, parts, &n_decoding, &n_prefill);
-    const double depth = mean_depth(parts, n);
+    int n = fill_parts(b, parts, &shape);
     const atomic_int *abort_flag = b->must_end ? NULL : &b->d->pass_abort;
     b->must_end = false;
     if (n == 0) {
@@ -448,23 +512,10 @@ static void pass(struct batch *b)
         fail_pass(b, &e);
         return;
     }
-    const int64_t us = clock_us() - t0;
-    if (b->n_running != 1 || b->running[0]->n_drafts == 0)
-        pace_measure(&b->pace, us, n_decoding, n_prefill);
-    if (n_decoding == 0)
-        pace_measure_depth(&b->pace, us, n_prefill, depth);
+    shape.us = clock_us() - t0;
+    pace_measure(&b->pace, &shape);
+    b->n_prefills += shape.n_prefill > 0;
     after_pass(b);
-}
-
-static void count_kv(const struct batch *b)
-{
-    struct cache_stats s;
-    struct counters *n = &b->d->n;
-    cache_stats(b->cache, &s);
-    atomic_store(&n->kv_blocks, s.n_blocks + s.n_tails);
-    atomic_store(&n->kv_bytes, s.bytes_used);
-    atomic_store(&n->kv_bytes_max, s.bytes_max);
-    atomic_store(&n->kv_evicted, s.n_evicted_blocks);
 }
 
 void batch_step(struct batch *b)
@@ -482,5 +533,4 @@ void batch_step(struct batch *b)
     pass(b);
     end_finished(b);
     count_queue(b);
-    count_kv(b);
 }

@@ -32,8 +32,11 @@ struct batch {
     uint64_t n_arrived;
     bool must_end; /* the pass before was given up, and turns of it go on: the next one is not */
     bool is_full;  /* the head of the queue found no room, and nobody has left since */
+    uint64_t n_prefills; /* passes with prefill rows */
     bool is_stalled; /* the last step found no rows: everybody waits for the disk */
     struct pace pace;
+    int n_told_running, n_told_waiting; /* as they are in the counters */
+    bool is_told_background;
 };
 
 /* Engine and cache are borrowed. */
@@ -41,6 +44,8 @@ void batch_init(struct batch *b, struct daemon *d, struct engine *engine, struct
 /* Takes t; it comes back to the history thread when it has ended. */
 void batch_add(struct batch *b, struct turn *t);
 bool batch_is_idle(const struct batch *b);
+/* Nothing but turns that nobody waits for, and that go on: it steps back behind other batches. */
+bool batch_is_background(const struct batch *b);
 /* One step. At most one pass. */
 void batch_step(struct batch *b);
 /* The disk has replied: what waited for it, or for room, looks again. */

@@ -1,19 +1,34 @@
 /* See lookup.h. */
 #include "daemon/lookup.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define DRAFT_FIRST 2
-#define PAUSE_FIRST 2
-#define PAUSE_MAX 64 /* a failed draft of one id in so many costs less than a hundredth */
+#define MATCH_MAX 16     /* no more is counted */
+#define MATCH_SURE 8     /* no longer one is looked for */
+#define REMAINS 0.97f    /* of a trial's weight after the next one */
+#define GUESS_WEIGHT 3.0 /* trials */
+#define WORTH 1.05       /* expected gain of a draft: less isn't worth an estimate's error */
+
+/* How often a match of each length goes on, before it has been seen. */
+static const double guesses[LOOKUP_CLASSES] = {0.10, 0.25, 0.45, 0.60, 0.75, 0.85, 0.93};
+
+static int match_class(int n_match)
+{
+    static const int least[LOOKUP_CLASSES] = {0, 3, 4, 5, 7, 10, MATCH_MAX};
+    int i = LOOKUP_CLASSES - 1;
+    while (least[i] > n_match)
+        i--;
+    return i;
+}
 
 void lookup_init(struct lookup *l, int n)
 {
     uint32_t n_slots = 256;
-    while (n_slots < LOOKUP_SLOTS_MAX && n_slots < 2 * (uint32_t)n)
+    while (n_slots < LOOKUP_SLOTS_MAX && n_slots < 4 * (uint32_t)n)
         n_slots *= 2;
-    *l = (struct lookup){.mask = n_slots - 1, .n_next = DRAFT_FIRST, .pause_next = PAUSE_FIRST};
+    *l = (struct lookup){.mask = n_slots - 1};
     l->slots = calloc(n_slots, sizeof *l->slots);
 }
 
@@ -23,49 +38,102 @@ void lookup_done(struct lookup *l)
     l->slots = NULL;
 }
 
-static uint32_t slot_of(const struct lookup *l, const int32_t *gram)
+/* Of the n_gram ids before `end`. */
+static uint32_t *slot_of(const struct lookup *l, const int32_t *v, int end, int n_gram)
 {
-    uint64_t h = 0;
-    for (int i = 0; i < LOOKUP_GRAM; i++)
-        h = (h ^ (uint32_t)gram[i]) * 0x9e3779b97f4a7c15ull;
-    return (uint32_t)(h >> 40) & l->mask;
+    uint64_t h = (uint64_t)n_gram;
+    for (int i = end - n_gram; i < end; i++)
+        h = (h ^ (uint32_t)v[i]) * 0x9e3779b97f4a7c15ull;
+    return &l->slots[(uint32_t)(h >> 40) & l->mask];
 }
 
-int lookup_draft(struct lookup *l, const struct ids *ids, int n_max, int32_t *ret)
+static void index_end(struct lookup *l, const int32_t *v, int end)
+{
+    for (int n_gram = LOOKUP_GRAM - 1; n_gram <= LOOKUP_GRAM; n_gram++)
+        if (end >= n_gram)
+            *slot_of(l, v, end, n_gram) = (uint32_t)end;
+}
+
+/* How many ids before `at` are those before `end`. */
+static int match_length(const int32_t *v, int at, int end)
+{
+    int n = 0;
+    while (n < at && n < MATCH_MAX && v[at - 1 - n] == v[end - 1 - n])
+        n++;
+    return n;
+}
+
+/* A place whose match is longer than the present one. */
+static void look(struct lookup *l, const int32_t *v, int end)
+{
+    for (int n_gram = LOOKUP_GRAM; n_gram >= LOOKUP_GRAM - 1; n_gram--) {
+        if (end <= n_gram)
+            continue;
+        const int at = (int)*slot_of(l, v, end, n_gram);
+        const int n = at > 0 ? match_length(v, at, end) : 0;
+        if (n >= n_gram && n > l->n_match) {
+            l->at = at;
+            l->n_match = n;
+        }
+    }
+}
+
+/* v[i] has come: was it what the match said? */
+static void follow(struct lookup *l, const int32_t *v, int i)
+{
+    if (l->at == 0)
+        return;
+    const int class = match_class(l->n_match);
+    const bool is_hit = v[l->at] == v[i];
+    l->trials[class] = REMAINS * l->trials[class] + 1;
+    l->hits[class] = REMAINS * l->hits[class] + (is_hit ? 1 : 0);
+    l->at = is_hit ? l->at + 1 : 0;
+    l->n_match = is_hit ? l->n_match + (l->n_match < MATCH_MAX) : 0;
+}
+
+static void see(struct lookup *l, const int32_t *v, int n)
+{
+    const bool is_first = l->n_indexed == 0;
+    for (int i = l->n_indexed; i < n; i++) {
+        if (!is_first)
+            follow(l, v, i);
+        if ((!is_first || i == n - 1) && l->n_match < MATCH_SURE)
+            look(l, v, i + 1);
+        index_end(l, v, i + 1);
+    }
+    l->n_indexed = n;
+}
+
+/* The number of drafts that gives most ids for its time. */
+static int choose(const struct lookup *l, int n_max, const double *cost)
+{
+    double expected = 1, probability = 1, best = WORTH;
+    int n = 0;
+    for (int k = 1; k <= n_max; k++) {
+        const int class = match_class(l->n_match + k - 1);
+        probability *= ((double)l->hits[class] + GUESS_WEIGHT * guesses[class]) /
+                       ((double)l->trials[class] + GUESS_WEIGHT);
+        expected += probability;
+        if (expected / cost[k] > best) {
+            best = expected / cost[k];
+            n = k;
+        }
+    }
+    return n;
+}
+
+int lookup_draft(struct lookup *l, const struct ids *ids, int n_max, const double *cost,
+                 int32_t *ret)
 {
     const int n = (int)ids->n;
-    if (!l->slots || n <= LOOKUP_GRAM)
+    if (!l->slots)
         return 0;
-    const int n_new = n - l->n_indexed;
-    /* All grams but the last: it would find itself. */
-    for (int at = l->n_indexed < LOOKUP_GRAM ? LOOKUP_GRAM : l->n_indexed; at < n; at++)
-        l->slots[slot_of(l, ids->v + at - LOOKUP_GRAM)] = (uint32_t)at;
-    l->n_indexed = n;
-    if (l->pause > 0) {
-        l->pause = l->pause > n_new ? l->pause - n_new : 0;
+    see(l, ids->v, n);
+    if (l->at == 0 || !cost)
         return 0;
-    }
-    const int32_t *gram = ids->v + n - LOOKUP_GRAM;
-    const int at = (int)l->slots[slot_of(l, gram)];
-    if (at == 0 || memcmp(ids->v + at - LOOKUP_GRAM, gram, LOOKUP_GRAM * sizeof *gram) != 0)
-        return 0;
-    int n_draft = l->n_next < n_max ? l->n_next : n_max;
-    n_draft = n_draft < n - at ? n_draft : n - at;
-    if (n_draft > 0)
-        memcpy(ret, ids->v + at, (size_t)n_draft * sizeof *ret);
-    return n_draft > 0 ? n_draft : 0;
-}
-
-void lookup_tell(struct lookup *l, int n_drafted, int n_accepted)
-{
-    if (n_accepted == n_drafted) {
-        l->n_next = l->n_next * 2 < LOOKUP_DRAFT_MAX ? l->n_next * 2 : LOOKUP_DRAFT_MAX;
-        l->pause_next = PAUSE_FIRST;
-    } else if (2 * n_accepted < n_drafted) {
-        l->n_next = l->n_next > 1 ? l->n_next / 2 : 1;
-    }
-    if (n_accepted == 0) {
-        l->pause = l->pause_next;
-        l->pause_next = l->pause_next * 2 < PAUSE_MAX ? l->pause_next * 2 : PAUSE_MAX;
-    }
+    const int n_draft = choose(l, n_max, cost);
+    /* Behind the end, what is drafted goes on as it began: a short loop. */
+    for (int k = 0; k < n_draft; k++)
+        ret[k] = l->at + k < n ? ids->v[l->at + k] : ret[l->at + k - n];
+    return n_draft;
 }

@@ -5,59 +5,33 @@
 
 #include "daemon/limits.h"
 
-/* A pass of fewer rows is mostly the constant part, and says little about b. */
+/* A pass of fewer rows is mostly the constant part, and says little about a row. */
 #define ROWS_TELLING 16
+
+static double bounded(double x, double least, double most)
+{
+    return x < least ? least : x > most ? most : x;
+}
 
 static void average(double *value, double measured, double weight)
 {
     *value = *value > 0 ? *value + weight * (measured - *value) : measured;
 }
 
-int pace_rows(const struct pace *p, int n_decoding)
-{
-    double rows;
-    if (n_decoding == 0)
-        rows = p->row_us > 0 ? TARGET_PREFILL_PASS_MS * 1000.0 / p->row_us : PACE_ROWS_UNMEASURED;
-    else if (p->row_us > 0 && p->decode_us > 0)
-        rows = p->decode_us * (1 / TARGET_DECODE_PACE - 1) / p->row_us;
-    else
-        rows = PACE_ROWS_UNMEASURED_DECODING;
-    if (rows < 1)
-        return 1;
-    return rows > PACE_ROWS_MAX ? PACE_ROWS_MAX : (int)rows;
-}
-
-void pace_measure(struct pace *p, int64_t us, int n_decoding, int n_prefill)
-{
-    if (us < 1)
-        us = 1;
-    if (n_prefill == 0) {
-        average(&p->decode_us, (double)us, 0.2);
-    } else if (n_decoding == 0) {
-        /* A small one that was quicker all the same does tell: else a machine that was busy once
-         * would be given small passes for ever. */
-        if (n_prefill >= ROWS_TELLING || p->row_us <= 0 || (double)us / n_prefill < p->row_us)
-            average(&p->row_us, (double)us / n_prefill, 0.3);
-    } else if (p->decode_us > 0 && p->row_us > 0) {
-        /* Noise of the decoding part lands on few rows: bounded, and given little weight. */
-        double row = ((double)us - p->decode_us) / n_prefill;
-        double least = p->row_us / 4, most = p->row_us * 4;
-        average(&p->row_us, row < least ? least : row > most ? most : row, 0.05);
-    }
-}
+/* ---- what a row costs by its depth ---- */
 
 #define PASS_REMAINS 0.97    /* of a pass's weight after the next one: a machine changes its pace */
 #define DEPTH_SPREAD_MIN 64.0 /* standard deviation in positions below which there is no slope */
 
-void pace_measure_depth(struct pace *p, int64_t us, int n_prefill, double depth)
+static void measure_depth(struct pace *p, int64_t us, int n_prefill, double depth)
 {
     const double x = depth;
-    if (n_prefill < 1 || (n_prefill < ROWS_TELLING / 2 && p->w > 0))
+    if (n_prefill < ROWS_TELLING / 2 && p->w > 0)
         return;
     /* Few rows cost nearly what ROWS_TELLING of them do; very few serve only while there is nothing
      * better. */
     const double n = n_prefill < ROWS_TELLING ? ROWS_TELLING : n_prefill;
-    const double y = (us < 1 ? 1 : (double)us) / n;
+    const double y = (double)us / n;
     p->w = PASS_REMAINS * p->w + n;
     p->wx = PASS_REMAINS * p->wx + n * x;
     p->wxx = PASS_REMAINS * p->wxx + n * x * x;
@@ -67,10 +41,9 @@ void pace_measure_depth(struct pace *p, int64_t us, int n_prefill, double depth)
         p->depth_max = x;
 }
 
-double pace_prefix_us(const struct pace *p, int n)
+/* A row takes *ret_a + *ret_b * depth; w > 0. */
+static void fit(const struct pace *p, double *ret_a, double *ret_b)
 {
-    if (p->w <= 0 || n <= 0)
-        return 0;
     const double x = p->wx / p->w, y = p->wy / p->w;
     const double variance = p->wxx / p->w - x * x;
     double b = variance >= DEPTH_SPREAD_MIN * DEPTH_SPREAD_MIN
@@ -80,7 +53,197 @@ double pace_prefix_us(const struct pace *p, int n)
         b = 0; /* noise */
     if (b * x > y)
         b = y / x; /* a row at depth 0 isn't paid for */
-    const double a = y - b * x;
+    *ret_a = y - b * x;
+    *ret_b = b;
+}
+
+double pace_prefix_us(const struct pace *p, int n)
+{
+    double a, b;
+    if (p->w <= 0 || n <= 0)
+        return 0;
+    fit(p, &a, &b);
     const double n_within = n < p->depth_max ? n : p->depth_max;
     return a * n + b * (n_within * n_within / 2 + (n - n_within) * p->depth_max);
+}
+
+double pace_rows_us(const struct pace *p, int depth, int n_rows)
+{
+    double a, b;
+    if (p->w <= 0)
+        return 0;
+    fit(p, &a, &b);
+    const double us = n_rows * (a + b * (depth + n_rows / 2.0));
+    return p->answers && p->mixed > 0 ? us * p->mixed : us;
+}
+
+/* ---- how many rows ---- */
+
+static int rows_that_fit(const struct pace *p, double us, int depth)
+{
+    int most = 0;
+    for (int step = PACE_ROWS_MAX; step > 0; step /= 2)
+        if (most + step <= PACE_ROWS_MAX && pace_rows_us(p, depth, most + step) <= us)
+            most += step;
+    return most;
+}
+
+int pace_rows(const struct pace *p, double us, int depth, int n_pending)
+{
+    int n, least = 1;
+    if (us <= 0)
+        return 0;
+    if (p->w <= 0) {
+        n = p->answers ? PACE_ROWS_UNMEASURED_DECODING : PACE_ROWS_UNMEASURED;
+    } else {
+        n = rows_that_fit(p, us, depth);
+        if (p->answers) {
+            least = rows_that_fit(p, TARGET_PREFILL_PASS_MS * 1000.0, depth);
+            least = least < 1 ? 1 : least > PACE_ROWS_LEAST ? PACE_ROWS_LEAST : least;
+            least = least > n_pending ? n_pending : least;
+            if (n < least)
+                return 0;
+        }
+    }
+    n = n < least ? least : n;
+    return n > n_pending ? n_pending : n;
+}
+
+#define FORGET_DRAFTS 0.05 /* by each change of turns: a cost that was too high is tried again */
+
+static double draft_guess(int depth, int n_drafts);
+
+/* The least depth of a class is that many positions; costs of rows grow with it. */
+static const int class_depths[PACE_DEPTHS] = {0, 768, 2048, 4608};
+
+static int depth_class(int depth)
+{
+    int i = PACE_DEPTHS - 1;
+    while (class_depths[i] > depth)
+        i--;
+    return i;
+}
+
+static void change(struct pace *p, uint64_t answers)
+{
+    p->answers = answers;
+    p->n_decode = p->n_mixed = p->n_drafted = 0;
+    for (int i = 0; i < PACE_DEPTHS; i++)
+        for (int k = 1; k <= LOOKUP_DRAFT_MAX; k++)
+            if (p->drafts[i][k] > 0)
+                p->drafts[i][k] +=
+                    FORGET_DRAFTS * (draft_guess(class_depths[i], k) - p->drafts[i][k]);
+}
+
+double pace_begin(struct pace *p, uint64_t answers, bool is_prefilling)
+{
+    if (answers != p->answers)
+        change(p, answers);
+    if (!is_prefilling || !answers)
+        p->credit_us = 0;
+    if (!is_prefilling)
+        return 0;
+    if (!answers)
+        return TARGET_PREFILL_PASS_MS * 1000.0;
+    if (p->n_decode == 0 || p->n_mixed >= PACE_MIXED_MAX)
+        return 0;
+    return p->credit_us > 0 ? p->credit_us : 0;
+}
+
+/* ---- drafts ---- */
+
+#define DRAFTED_MAX 31 /* passes with drafts: then one without, to know what one takes */
+
+/* Before it is measured. A few rows share the weights, and at depth they don't share the keys. */
+static double draft_guess(int depth, int n_drafts)
+{
+    return 1 + n_drafts * (0.06 + 0.25 * bounded(depth / 8192.0, 0, 1));
+}
+
+bool pace_drafts(const struct pace *p, int depth, double ret[1 + LOOKUP_DRAFT_MAX])
+{
+    const double *cost = p->drafts[depth_class(depth)];
+    if (p->n_decode < 2 || p->n_drafted >= DRAFTED_MAX)
+        return false;
+    ret[0] = 1;
+    for (int k = 1; k <= LOOKUP_DRAFT_MAX; k++)
+        ret[k] = bounded(cost[k] > 0 ? cost[k] : draft_guess(depth, k), 1, 100);
+    return true;
+}
+
+/* Follows the median: a machine that does something else for a moment makes outliers of ten times
+ * the cost, all on one side. */
+static void measure_drafts(struct pace *p, const struct pace_pass *pass)
+{
+    double *cost = &p->drafts[depth_class(pass->answer_depth)][pass->n_drafts];
+    const double sample = (double)pass->us / p->decode_us;
+    const double guess = draft_guess(pass->answer_depth, pass->n_drafts);
+    if (*cost <= 0)
+        *cost = bounded((guess + sample) / 2, 0.9, 3 * guess);
+    else
+        *cost += bounded(sample - *cost, -0.1 * *cost, 0.1 * *cost) / 2;
+}
+
+/* ---- measuring ---- */
+
+static void measure_prefill(struct pace *p, int64_t us, int n, double depth)
+{
+    /* A small one that was quicker all the same does tell: else a machine that was busy once would
+     * be given small passes for ever. */
+    if (n >= ROWS_TELLING || p->row_us <= 0 || (double)us / n < p->row_us)
+        average(&p->row_us, (double)us / n, 0.3);
+    measure_depth(p, us, n, depth);
+}
+
+static void measure_decode(struct pace *p, int64_t us)
+{
+    const double most = p->n_decode > 1 ? 3 * p->decode_us : 1e12;
+    const double sample = (double)us < most ? (double)us : most;
+    if (p->n_decode == 0)
+        p->decode_us = sample;
+    else
+        p->decode_us += (sample - p->decode_us) / (p->n_decode < 4 ? p->n_decode + 1 : 5);
+    p->n_decode++;
+}
+
+/* Beside answers: what they would have taken without the prefill rows, and what these took. */
+static void measure_mixed(struct pace *p, const struct pace_pass *pass, double alone_us)
+{
+    const double beyond = bounded((double)pass->us - alone_us, 0, 1e12);
+    /* A stall of the machine is nobody's debt. */
+    double charge = beyond;
+    if (pass->rows_us > 0) {
+        charge = bounded(beyond, 0, 4 * pass->rows_us);
+        const double before = p->mixed > 0 ? p->mixed : 1;
+        average(&p->mixed, bounded(before * beyond / pass->rows_us, before / 2, before * 2), 0.15);
+        p->mixed = bounded(p->mixed, 1.0 / 8, 8);
+    }
+    p->credit_us -= charge;
+}
+
+void pace_measure(struct pace *p, const struct pace_pass *measured)
+{
+    struct pace_pass pass = *measured;
+    if (pass.us < 1)
+        pass.us = 1;
+    if (pass.n_decoding == 0) {
+        if (pass.n_prefill > 0)
+            measure_prefill(p, pass.us, pass.n_prefill, pass.depth);
+        return;
+    }
+    if (pass.n_drafts == 0 && pass.n_prefill == 0)
+        measure_decode(p, pass.us);
+    else if (pass.n_prefill == 0 && p->n_decode > 0)
+        measure_drafts(p, &pass);
+    double alone_us = p->decode_us;
+    if (pass.n_drafts > 0) {
+        const double *cost = p->drafts[depth_class(pass.answer_depth)];
+        alone_us *= cost[pass.n_drafts] > 0 ? cost[pass.n_drafts]
+                                            : draft_guess(pass.answer_depth, pass.n_drafts);
+    }
+    if (pass.n_prefill > 0)
+        measure_mixed(p, &pass, alone_us);
+    p->credit_us += alone_us * (1 / TARGET_DECODE_PACE - 1);
+    p->n_mixed = pass.n_prefill > 0 ? p->n_mixed + 1 : 0;
+    p->n_drafted = pass.n_drafts > 0 ? p->n_drafted + 1 : pass.n_prefill > 0 ? p->n_drafted : 0;
 }

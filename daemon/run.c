@@ -317,12 +317,12 @@ static bool reserve_rows(struct run *r)
     return true;
 }
 
-void run_draft(struct run *r)
+void run_draft(struct run *r, const double *cost)
 {
     const int n_left = r->t->max_tokens - (int)r->t->out.n - 1;
     const int n_max = n_left < LOOKUP_DRAFT_MAX ? n_left : LOOKUP_DRAFT_MAX;
     r->row_ids[0] = r->ids.v[r->ids.n - 1];
-    r->n_drafts = lookup_draft(&r->lookup, &r->ids, n_max, r->row_ids + 1);
+    r->n_drafts = lookup_draft(&r->lookup, &r->ids, n_max, cost, r->row_ids + 1);
     if (r->n_drafts > 0 && !reserve_rows(r))
         r->n_drafts = 0;
 }
@@ -342,7 +342,6 @@ void run_draw(struct run *r)
     }
     if (n_drafts == 0)
         return;
-    lookup_tell(&r->lookup, n_drafts, n);
     r->t->stats.n_drafted += n_drafts;
     r->t->stats.n_accepted += n;
     atomic_fetch_add(&r->d->n.drafted_tokens, (uint64_t)n_drafts);

@@ -67,8 +67,9 @@ void run_abandon(struct run *r);
 struct kv_seq *run_seq(const struct run *r);
 int run_pending(const struct run *r);
 
-/* Of a run that decodes: drafts what may follow its pending id, into row_ids and n_drafts. */
-void run_draft(struct run *r);
+/* Of a run that decodes: drafts what may follow its pending id, into row_ids and n_drafts, where
+ * that pays (`cost`: see lookup_draft; NULL: not now). */
+void run_draft(struct run *r, const double *cost);
 /* After a pass that took the run's last pending id: draws the next one from r->logits, sends what
  * may be sent, and sets t->finish when that was the end. A warming turn ends there. While what was
  * drawn is what was drafted, the next row's follows; rows of other drafts are taken back. */

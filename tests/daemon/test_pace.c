@@ -11,94 +11,215 @@
 #include "daemon/limits.h"
 #include "daemon/pace.h"
 
+static const uint64_t NOBODY = 0, SOME = 1, OTHERS = 2;
+
+static void read(struct pace *p, int64_t us, int n, double depth)
+{
+    pace_measure(p, &(struct pace_pass){.us = us, .n_prefill = n, .depth = depth});
+}
+
+static void answer(struct pace *p, int64_t us)
+{
+    pace_measure(p, &(struct pace_pass){.us = us, .n_decoding = 1});
+}
+
+/* One pass of a machine where an answer's row takes decode_us and a prefill row row_us more, beside
+ * the answers `who`. Returns its prefill rows. */
+static int step(struct pace *p, uint64_t who, int64_t decode_us, int64_t row_us)
+{
+    const double us = pace_begin(p, who, true);
+    const int n = pace_rows(p, us, 0, 1 << 20);
+    pace_measure(p, &(struct pace_pass){.us = decode_us + n * row_us,
+                                        .n_decoding = 1,
+                                        .n_prefill = n,
+                                        .rows_us = pace_rows_us(p, 0, n)});
+    return n;
+}
+
 static void unmeasured_passes_are_small(void **state)
 {
     (void)state;
     struct pace p = {0};
-    assert_int_equal(pace_rows(&p, 0), PACE_ROWS_UNMEASURED);
-    assert_int_equal(pace_rows(&p, 3), PACE_ROWS_UNMEASURED_DECODING);
+    double us = pace_begin(&p, NOBODY, true);
+    assert_int_equal(pace_rows(&p, us, 0, 1000), PACE_ROWS_UNMEASURED);
+    assert_int_equal(pace_rows(&p, us, 0, 7), 7);
+    us = pace_begin(&p, SOME, true);
+    assert_int_equal(pace_rows(&p, us, 0, 1000), 0); /* first, what the answers take */
+    answer(&p, 8000);
+    us = pace_begin(&p, SOME, true);
+    assert_int_equal(pace_rows(&p, us, 0, 1000), PACE_ROWS_UNMEASURED_DECODING);
 }
 
 static void alone_a_pass_lasts_the_target(void **state)
 {
     (void)state;
     struct pace p = {0};
-    pace_measure(&p, 32 * 1000, 0, 32); /* 1 ms a row */
-    assert_int_equal(pace_rows(&p, 0), TARGET_PREFILL_PASS_MS);
+    read(&p, 32 * 1000, 32, 16); /* 1 ms a row */
+    const double us = pace_begin(&p, NOBODY, true);
+    assert_int_equal(pace_rows(&p, us, 0, 1000), TARGET_PREFILL_PASS_MS);
+}
+
+static void deep_in_a_prompt_a_pass_has_fewer_rows(void **state)
+{
+    (void)state;
+    struct pace p = {0};
+    for (int at = 0; at < 4000; at += 100)
+        read(&p, (int64_t)(100 * (500 + 0.5 * (at + 50))), 100, at + 50); /* + 0.5 us a position */
+    const double us = pace_begin(&p, NOBODY, true);
+    assert_in_range(pace_rows(&p, us, 0, 1000), 225, 275); /* 0.5 … 0.63 ms a row */
+    assert_in_range(pace_rows(&p, us, 4000, 1000), 55, 60); /* 2.5 ms */
+    assert_in_range(pace_rows(&p, us, 8000, 1000), 30, 34); /* 4.5 ms: nobody was there yet */
 }
 
 static void running_answers_keep_their_share(void **state)
 {
     (void)state;
+    for (int64_t row_us = 100; row_us <= 40000; row_us = row_us * 3 / 2) {
+        struct pace p = {0};
+        int n_rows = 0, n_passes = 600;
+        int64_t us = 0;
+        read(&p, 64 * row_us / 2, 64, 32); /* it costs more than that beside answers */
+        for (int i = 0; i < n_passes; i++) {
+            const int n = step(&p, SOME, 8000, row_us);
+            us += 8000 + n * row_us;
+            n_rows += n;
+        }
+        const double pace = 8000.0 * n_passes / (double)us;
+        assert_true(pace >= TARGET_DECODE_PACE - 0.02);
+        if (row_us <= 8000) /* and the prompt gets what is left, but for passes that measure */
+            assert_true(pace < TARGET_DECODE_PACE + 0.06);
+        assert_true(n_rows > 0);
+    }
+}
+
+static void cheap_rows_ride_in_nearly_every_pass(void **state)
+{
+    (void)state;
     struct pace p = {0};
-    pace_measure(&p, 512 * 500, 0, 512); /* 0.5 ms a row */
-    pace_measure(&p, 8000, 1, 0);        /* 8 ms a step */
-    int rows = pace_rows(&p, 1);
-    double slower = 8000 / (8000 + rows * 500.0);
-    assert_true(slower >= TARGET_DECODE_PACE);
-    assert_true(rows >= 6); /* 8 ms / 0.7 leaves 3.4 ms */
+    int n_with = 0;
+    read(&p, 64 * 500, 64, 32);
+    for (int i = 0; i < 100; i++)
+        n_with += step(&p, SOME, 8000, 500) > 0;
+    assert_in_range(n_with, 80, 92); /* of PACE_MIXED_MAX + 1 one is without */
+}
+
+static void dear_rows_are_saved_up_for(void **state)
+{
+    (void)state;
+    struct pace p = {0};
+    int n_with = 0, n_rows = 0;
+    read(&p, 64 * 18000, 64, 32);
+    for (int i = 0; i < 300; i++) {
+        const int n = step(&p, SOME, 8000, 18000);
+        assert_true(n == 0 || n >= PACE_ROWS_LEAST);
+        n_with += n > 0;
+        n_rows += n;
+    }
+    assert_true(n_with > 5);
+    assert_true(n_rows <= (n_with + 1) * (PACE_ROWS_LEAST + 1));
 }
 
 static void a_slow_model_still_gets_on(void **state)
 {
     (void)state;
     struct pace p = {0};
-    pace_measure(&p, 20 * 1000 * 1000, 0, 32); /* 0.6 s a row */
-    assert_int_equal(pace_rows(&p, 0), 1);
-    pace_measure(&p, 100, 1, 0);
-    assert_int_equal(pace_rows(&p, 1), 1);
+    read(&p, 20 * 1000 * 1000, 32, 16); /* 0.6 s a row */
+    double us = pace_begin(&p, NOBODY, true);
+    assert_int_equal(pace_rows(&p, us, 0, 1000), 1);
+    int n_rows = 0;
+    for (int i = 0; i < 400; i++)
+        n_rows += step(&p, SOME, 100000, 600000);
+    assert_in_range(n_rows, 20, 30); /* 40 s of answers pay for 0.6 s each */
 }
 
 static void a_quick_model_stays_within_the_scratch(void **state)
 {
     (void)state;
     struct pace p = {0};
-    pace_measure(&p, 0, 0, 512); /* below the clock's resolution */
-    pace_measure(&p, 1000000, 1, 0);
-    assert_int_equal(pace_rows(&p, 0), PACE_ROWS_MAX);
-    assert_int_equal(pace_rows(&p, 1), PACE_ROWS_MAX);
+    read(&p, 0, 512, 256); /* below the clock's resolution */
+    double us = pace_begin(&p, NOBODY, true);
+    assert_int_equal(pace_rows(&p, us, 0, 100000), PACE_ROWS_MAX);
+    pace_begin(&p, SOME, true);
+    answer(&p, 1000000);
+    us = pace_begin(&p, SOME, true);
+    assert_int_equal(pace_rows(&p, us, 0, 100000), PACE_ROWS_MAX);
 }
 
-static void small_and_mixed_passes_move_the_measure_little(void **state)
+static void a_stall_of_the_machine_is_no_debt_for_ever(void **state)
 {
     (void)state;
     struct pace p = {0};
-    pace_measure(&p, 100 * 1000, 0, 100);
-    pace_measure(&p, 50 * 1000, 0, 2); /* mostly the constant part */
-    assert_true(p.row_us > 999 && p.row_us < 1001);
-    pace_measure(&p, 10 * 1000, 1, 0);
-    pace_measure(&p, 1000 * 1000, 1, 4); /* something else had the processor */
-    assert_true(p.row_us < 1200);
-    pace_measure(&p, 1, 1, 4);
-    assert_true(p.row_us > 900);
+    read(&p, 64 * 500, 64, 32);
+    for (int i = 0; i < 50; i++)
+        step(&p, SOME, 8000, 500);
+    while (step(&p, SOME, 8000, 500) == 0) {
+    }
+    const double us = pace_begin(&p, SOME, true);
+    if (us > 0)
+        pace_measure(&p, &(struct pace_pass){.us = 10 * 1000 * 1000,
+                                             .n_decoding = 1,
+                                             .n_prefill = 4,
+                                             .rows_us = pace_rows_us(&p, 0, 4)});
+    int n_without = 0;
+    while (step(&p, SOME, 8000, 500) == 0)
+        n_without++;
+    assert_true(n_without < 10);
 }
 
-static void a_machine_that_was_busy_is_found_idle_again(void **state)
+static void credit_is_not_gathered_while_nobody_reads(void **state)
 {
     (void)state;
     struct pace p = {0};
-    pace_measure(&p, 16 * 100000, 0, 16); /* 0.1 s a row: small passes from now on */
-    assert_true(pace_rows(&p, 0) < 16);
-    for (int i = 0; i < 40; i++)
-        pace_measure(&p, pace_rows(&p, 0) * 500, 0, pace_rows(&p, 0));
-    assert_true(p.row_us < 600);
+    read(&p, 64 * 500, 64, 32);
+    for (int i = 0; i < 1000; i++) {
+        assert_true(pace_begin(&p, SOME, false) <= 0);
+        answer(&p, 8000);
+    }
+    assert_true(pace_begin(&p, SOME, true) <= 8000);
 }
 
-static void a_measure_follows_a_change(void **state)
+static void other_answers_are_measured_anew(void **state)
 {
     (void)state;
     struct pace p = {0};
-    pace_measure(&p, 64 * 100, 0, 64);
+    read(&p, 64 * 500, 64, 32);
+    for (int i = 0; i < 20; i++)
+        step(&p, SOME, 50000, 500);
+    assert_int_equal(step(&p, OTHERS, 8000, 500), 0);
+    assert_true(p.decode_us < 8001);
+}
+
+static void drafts_cost_what_they_were_measured_to(void **state)
+{
+    (void)state;
+    struct pace p = {0};
+    double cost[1 + LOOKUP_DRAFT_MAX];
+    pace_begin(&p, SOME, false);
+    assert_false(pace_drafts(&p, 100, cost)); /* what does one row take? */
+    for (int i = 0; i < 4; i++)
+        answer(&p, 10000);
+    assert_true(pace_drafts(&p, 100, cost));
+    assert_true(cost[1] > 1 && cost[7] > cost[1]);
+    assert_true(pace_drafts(&p, 8000, cost)); /* deeper, more */
+    assert_true(cost[7] > 2);
     for (int i = 0; i < 30; i++)
-        pace_measure(&p, 64 * 900, 0, 64);
-    assert_true(p.row_us > 890 && p.row_us <= 900);
+        pace_measure(&p, &(struct pace_pass){.us = i == 20 ? 900000 : 15000,
+                                             .n_decoding = 1,
+                                             .n_drafts = 3,
+                                             .answer_depth = 100});
+    assert_true(pace_drafts(&p, 100, cost));
+    assert_true(cost[3] > 1.3 && cost[3] < 1.7);
+    pace_measure(&p, &(struct pace_pass){.us = 15000, .n_decoding = 1, .n_drafts = 3});
+    assert_false(pace_drafts(&p, 100, cost)); /* it is time to see one row again */
+    answer(&p, 10000);
+    assert_true(pace_drafts(&p, 100, cost));
 }
 
 /* Passes of 100 rows at these depths, at 100 us a row and `slope` us more per position. */
 static void read_prefix(struct pace *p, int to, double slope)
 {
     for (int at = 0; at < to; at += 100)
-        pace_measure_depth(p, (int64_t)(100 * (100 + slope * (at + 49.5))), 100, at + 49.5);
+        read(p, (int64_t)(100 * (100 + slope * (at + 49.5))), 100, at + 49.5);
 }
 
 static void is_about(double got, double want)
@@ -132,7 +253,7 @@ static void without_a_spread_of_depths_a_row_costs_the_mean(void **state)
     (void)state;
     struct pace p = {0};
     for (int i = 0; i < 10; i++)
-        pace_measure_depth(&p, 100 * 200, 100, 50 + i % 3);
+        read(&p, 100 * 200, 100, 50 + i % 3);
     is_about(pace_prefix_us(&p, 1000), 1000 * 200);
 }
 
@@ -150,11 +271,11 @@ static void a_few_rows_serve_only_until_there_is_better(void **state)
 {
     (void)state;
     struct pace p = {0};
-    pace_measure_depth(&p, 16000, 2, 1); /* counted as if it had been 16 rows */
+    read(&p, 16000, 2, 1); /* counted as if it had been 16 rows */
     is_about(pace_prefix_us(&p, 10), 10 * 1000);
     for (int i = 0; i < 5; i++)
-        pace_measure_depth(&p, 512 * 100, 512, 255.5);
-    pace_measure_depth(&p, 16000, 2, 1);
+        read(&p, 512 * 100, 512, 255.5);
+    read(&p, 16000, 2, 1);
     is_about(pace_prefix_us(&p, 10), 10 * 105);
 }
 
@@ -163,12 +284,16 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unmeasured_passes_are_small),
         cmocka_unit_test(alone_a_pass_lasts_the_target),
+        cmocka_unit_test(deep_in_a_prompt_a_pass_has_fewer_rows),
         cmocka_unit_test(running_answers_keep_their_share),
+        cmocka_unit_test(cheap_rows_ride_in_nearly_every_pass),
+        cmocka_unit_test(dear_rows_are_saved_up_for),
         cmocka_unit_test(a_slow_model_still_gets_on),
         cmocka_unit_test(a_quick_model_stays_within_the_scratch),
-        cmocka_unit_test(small_and_mixed_passes_move_the_measure_little),
-        cmocka_unit_test(a_machine_that_was_busy_is_found_idle_again),
-        cmocka_unit_test(a_measure_follows_a_change),
+        cmocka_unit_test(a_stall_of_the_machine_is_no_debt_for_ever),
+        cmocka_unit_test(credit_is_not_gathered_while_nobody_reads),
+        cmocka_unit_test(other_answers_are_measured_anew),
+        cmocka_unit_test(drafts_cost_what_they_were_measured_to),
         cmocka_unit_test(a_prefix_costs_what_its_depth_did),
         cmocka_unit_test(beyond_what_was_measured_no_more_is_claimed),
         cmocka_unit_test(without_a_spread_of_depths_a_row_costs_the_mean),

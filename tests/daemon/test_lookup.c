@@ -1,0 +1,233 @@
+/*
+ * Drafts by look-up: what is drafted, and when nothing is.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "daemon/lookup.h"
+
+/* Rows that cost nothing, hardly anything, and as much as a pass of their own. */
+static const double FREE[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+static const double CHEAP[8] = {1, 1.05, 1.1, 1.15, 1.2, 1.4, 1.6, 1.8};
+static const double DEAR[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+
+static void push(struct ids *ids, const char *s)
+{
+    for (; *s; s++)
+        assert_int_equal(ids_push(ids, *s), 0);
+}
+
+/* What is drafted behind the text, as text. */
+static const char *drafted(struct lookup *l, const struct ids *ids, int n_max, const double *cost)
+{
+    static char text[LOOKUP_DRAFT_MAX + 1];
+    int32_t ret[LOOKUP_DRAFT_MAX];
+    const int n = lookup_draft(l, ids, n_max, cost, ret);
+    for (int i = 0; i < n; i++)
+        text[i] = (char)ret[i];
+    text[n] = 0;
+    return text;
+}
+
+static void first(const char *text, int n_max, const double *cost, const char *want)
+{
+    struct lookup l;
+    struct ids ids;
+    ids_init(&ids);
+    push(&ids, text);
+    lookup_init(&l, 100);
+    assert_string_equal(drafted(&l, &ids, n_max, cost), want);
+    lookup_done(&l);
+    ids_done(&ids);
+}
+
+static void what_followed_last_time_is_drafted(void **state)
+{
+    (void)state;
+    first("the river runs; the riv", 7, FREE, "er runs");
+    first("abcX abcY abc", 1, FREE, "Y"); /* the newest place */
+    first("abcdefghij Xbcdefghij", 3, FREE, " Xb");
+}
+
+static void no_more_than_asked_for(void **state)
+{
+    (void)state;
+    first("the river runs; the riv", 2, FREE, "er");
+    first("the river runs; the riv", 0, FREE, "");
+    first("the river runs; the riv", -1, FREE, "");
+}
+
+static void a_loop_goes_on(void **state)
+{
+    (void)state;
+    first("ababab", 7, FREE, "abababa");
+    first("xxxx", 7, FREE, "xxxxxxx");
+    first("abcabc", 7, FREE, "abcabca");
+}
+
+static void nothing_to_find_is_no_draft(void **state)
+{
+    (void)state;
+    first("", 7, FREE, "");
+    first("a", 7, FREE, "");
+    first("abcdefg", 7, FREE, "");
+    first("abcdea", 7, FREE, ""); /* one id says nothing */
+}
+
+static void what_would_not_pay_is_not_drafted(void **state)
+{
+    (void)state;
+    first("the river runs; the riv", 7, DEAR, "");
+    first("the river runs; the riv", 7, NULL, "");
+    const double two[8] = {1, 1.05, 9, 9, 9, 9, 9, 9};
+    first("the river runs; the riv", 7, two, "e");
+}
+
+static void two_ids_are_enough_only_where_that_pays(void **state)
+{
+    (void)state;
+    struct lookup l;
+    struct ids ids;
+    ids_init(&ids);
+    lookup_init(&l, 4000);
+    first("ab1 cd2 ab", 7, CHEAP, ""); /* unknown: rather not */
+    push(&ids, "ab1 cd2 ef3 gh4 ");
+    drafted(&l, &ids, 7, CHEAP);
+    static const char *const words[] = {"ab1", "cd2", "ef3", "gh4"};
+    for (int i = 0; i < 40; i++) { /* between them other ids each time: only two are the same */
+        const int32_t other = 1000 + i;
+        assert_int_equal(ids_push(&ids, other), 0);
+        for (const char *s = words[i * 7 % 4]; *s; s++) {
+            push(&ids, (char[]){*s, 0});
+            drafted(&l, &ids, 7, CHEAP);
+        }
+    }
+    assert_int_equal(ids_push(&ids, 999), 0);
+    push(&ids, "cd");
+    assert_string_equal(drafted(&l, &ids, 7, CHEAP), "2");
+    lookup_done(&l);
+    ids_done(&ids);
+}
+
+/* An answer of random ids, which repeats pairs and triples by chance only: how many ids are
+ * drafted in its second half. */
+static void chance_is_found_out(void **state)
+{
+    (void)state;
+    const unsigned seed = (unsigned)time(NULL);
+    print_message("seed %u\n", seed);
+    srand(seed);
+    struct lookup l;
+    struct ids ids;
+    int n_early = 0, n_late = 0;
+    ids_init(&ids);
+    lookup_init(&l, 2000);
+    for (int i = 0; i < 2000; i++) {
+        int32_t ret[LOOKUP_DRAFT_MAX];
+        assert_int_equal(ids_push(&ids, rand() % 20), 0);
+        const int n = lookup_draft(&l, &ids, 7, CHEAP, ret);
+        *(i < 1000 ? &n_early : &n_late) += n;
+    }
+    assert_true(n_late <= 100); /* a match is there nearly always, and right once in twenty times */
+    lookup_done(&l);
+    ids_done(&ids);
+}
+
+static void a_quote_is_drafted_longer_and_longer(void **state)
+{
+    (void)state;
+    static const char text[] = "The quick brown fox jumps over the lazy dog, and then it sleeps.";
+    struct lookup l;
+    struct ids ids;
+    int n_before = 0, n_passes = 0;
+    ids_init(&ids);
+    lookup_init(&l, 200);
+    push(&ids, text);
+    push(&ids, "|The");
+    for (size_t at = 3; at < sizeof text - 1; n_passes++) {
+        int32_t ret[LOOKUP_DRAFT_MAX];
+        const int n = lookup_draft(&l, &ids, 7, CHEAP, ret);
+        if (at < 40) {
+            assert_true(n >= n_before);
+            n_before = n;
+        }
+        for (int i = 0; i <= n && at < sizeof text - 1; i++) {
+            if (i < n)
+                assert_int_equal(ret[i], at + (size_t)i < sizeof text ? text[at] : ret[i]);
+            assert_int_equal(ids_push(&ids, text[at++]), 0);
+        }
+    }
+    assert_true(n_passes < (int)sizeof text / 3);
+    lookup_done(&l);
+    ids_done(&ids);
+}
+
+static void without_memory_nothing_is_drafted(void **state)
+{
+    (void)state;
+    struct lookup l = {0};
+    struct ids ids;
+    int32_t ret[LOOKUP_DRAFT_MAX];
+    ids_init(&ids);
+    push(&ids, "abcabcabc");
+    assert_int_equal(lookup_draft(&l, &ids, 7, FREE, ret), 0);
+    lookup_done(&l);
+    ids_done(&ids);
+}
+
+/* A table that is full and full of collisions drafts only what stands in the sequence, behind ids
+ * that are the same. */
+static void drafts_are_always_of_the_sequence(void **state)
+{
+    (void)state;
+    const unsigned seed = (unsigned)time(NULL);
+    print_message("seed %u\n", seed);
+    srand(seed);
+    for (int round = 0; round < 20; round++) {
+        struct lookup l;
+        struct ids ids;
+        const int n_letters = 1 + rand() % 30;
+        ids_init(&ids);
+        lookup_init(&l, 1); /* far smaller than the sequence */
+        for (int i = 0; i < 3000; i++) {
+            int32_t ret[LOOKUP_DRAFT_MAX];
+            assert_int_equal(ids_push(&ids, rand() % n_letters), 0);
+            if (rand() % 3 == 0)
+                continue;
+            const int n = lookup_draft(&l, &ids, 7, FREE, ret);
+            assert_in_range(n, 0, 7);
+            if (n == 0)
+                continue;
+            assert_true(l.at > 0 && l.at < (int)ids.n);
+            assert_int_equal(ret[0], ids.v[l.at]);
+            assert_memory_equal(&ids.v[l.at - 2], &ids.v[ids.n - 2], 2 * sizeof *ids.v);
+        }
+        lookup_done(&l);
+        ids_done(&ids);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_followed_last_time_is_drafted),
+        cmocka_unit_test(no_more_than_asked_for),
+        cmocka_unit_test(a_loop_goes_on),
+        cmocka_unit_test(nothing_to_find_is_no_draft),
+        cmocka_unit_test(what_would_not_pay_is_not_drafted),
+        cmocka_unit_test(two_ids_are_enough_only_where_that_pays),
+        cmocka_unit_test(chance_is_found_out),
+        cmocka_unit_test(a_quote_is_drafted_longer_and_longer),
+        cmocka_unit_test(without_memory_nothing_is_drafted),
+        cmocka_unit_test(drafts_are_always_of_the_sequence),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
