@@ -57,15 +57,16 @@ struct bench {
     int32_t *ids;  /* [SLICE] */
 };
 
-static int usage(void)
+static int usage(FILE *to, int status)
 {
-    fprintf(stderr,
+    fprintf(to,
             "usage: hearthd bench --model FILE [-p PROMPT] [-n GENERATED] [-d DEPTH] [-b BATCH]\n"
             "                     [-t THREADS] [-r REPEATS] [--isa NAME] [--no-peaks]\n"
             "                     [--kv-type f16|q8_0] [--format table|json|csv]\n"
             "                     [--against COMMAND]\n"
+            "Tokens a second, read and written, beside what the machine could do.\n"
             "PROMPT, GENERATED, DEPTH and BATCH may be lists: 0,1024,4096\n");
-    return 2;
+    return status;
 }
 
 /* Whole numbers in [min, max] with commas between them, or false. */
@@ -154,7 +155,8 @@ static bool parse_one(struct bench *b, int c)
     }
 }
 
-static bool parse(int argc, char **argv, struct bench *b)
+/* 0, or an exit status + 1. */
+static int parse(int argc, char **argv, struct bench *b)
 {
     static const struct option longs[] = {{"model", required_argument, NULL, 'm'},
                                           {"isa", required_argument, NULL, 'i'},
@@ -163,13 +165,17 @@ static bool parse(int argc, char **argv, struct bench *b)
                                           {"format", required_argument, NULL, 'f'},
                                           {"against", required_argument, NULL, 'a'},
                                           {"no-peaks", no_argument, NULL, 'k'},
+                                          {"help", no_argument, NULL, 'h'},
                                           {0}};
     int c;
     optind = 1;
-    while ((c = getopt_long(argc, argv, "m:p:n:d:t:b:r:", longs, NULL)) != -1)
+    while ((c = getopt_long(argc, argv, "m:p:n:d:t:b:r:h", longs, NULL)) != -1) {
+        if (c == 'h')
+            return usage(stdout, 0) + 1;
         if (!parse_one(b, c))
-            return false;
-    return optind == argc && b->engine.model_path;
+            return usage(stderr, 2) + 1;
+    }
+    return optind == argc && b->engine.model_path ? 0 : usage(stderr, 2) + 1;
 }
 
 /* The lengths at one depth and batch; those of 0 are left out. */
@@ -334,13 +340,14 @@ static int run(struct bench *b, struct err *e)
     }
     if (r < 0)
         return r;
-    return bench_report(&(struct bench_report){.info = b->info,
-                                               .peaks = b->peaks,
-                                               .has_peaks = !b->no_peaks,
-                                               .against = b->against,
-                                               .works = b->works,
-                                               .n_works = b->n_works},
-                        b->format, e);
+    struct bench_report report = {.info = b->info,
+                                  .peaks = b->peaks,
+                                  .has_peaks = !b->no_peaks,
+                                  .against = b->against,
+                                  .works = b->works,
+                                  .n_works = b->n_works};
+    topology_own(&report.topology);
+    return bench_report(&report, b->format, e);
 }
 
 int offline_bench(int argc, char **argv)
@@ -351,8 +358,9 @@ int offline_bench(int argc, char **argv)
                       .batches = {1, {1}},
                       .repeats = 5};
     struct err e = {0};
-    if (!parse(argc, argv, &b))
-        return usage();
+    const int status = parse(argc, argv, &b);
+    if (status)
+        return status - 1;
     thread_set_role(THREAD_WORKER); /* whose the KV blocks are */
     int r = plan_works(&b, &e);
     if (r == 0)

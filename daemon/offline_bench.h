@@ -5,8 +5,10 @@
 
 #include <stdbool.h>
 
+#include "base/json.h"
 #include "engine/engine.h"
 #include "engine/peaks.h"
+#include "engine/topology.h"
 
 #define BENCH_REPEATS_MAX 100
 #define BENCH_LIST_MAX 16
@@ -34,12 +36,18 @@ bool bench_ratio(const struct bench_work *w, struct bench_spread *ret);
 
 struct bench_report {
     const struct engine_info *info;
+    struct topology topology;
     struct peaks peaks;
     bool has_peaks;
     const char *against; /* the other program's command, or NULL */
     const struct bench_work *works;
     int n_works;
 };
+/* What is computed on, as lines for people, as JSON, and as the ends of CSV's head and rows. */
+void bench_topology_print(const struct topology *t);
+json *bench_topology_json(const struct topology *t);
+extern const char bench_topology_csv_head[];
+void bench_topology_csv(const struct topology *t);
 /* Writes it to standard output; ERR_NOMEM, ERR_IO. */
 int bench_report(const struct bench_report *r, enum bench_format format, struct err *e) MUST_USE;
 

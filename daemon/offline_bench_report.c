@@ -79,7 +79,9 @@ static void write_table(const struct bench_report *r)
         printf("; reads %.1f GB/s, multiplies %.0f GOP/s (int8 by 4 bits), %.0f GFLOP/s",
                r->peaks.read_bytes_per_s * 1e-9, r->peaks.int_ops_per_s * 1e-9,
                r->peaks.float_ops_per_s * 1e-9);
-    printf("\n\n%-10s %8s %8s %6s %10s %10s %10s", "work", "tokens", "depth", "batch", "min",
+    printf("\n");
+    bench_topology_print(&r->topology);
+    printf("\n%-10s %8s %8s %6s %10s %10s %10s", "work", "tokens", "depth", "batch", "min",
            "median", "max");
     printf("  tokens/s%s%s\n", r->has_peaks ? "   of the limit" : "",
            r->against ? "   ratio: min median max" : "");
@@ -139,6 +141,7 @@ static int write_json(const struct bench_report *r, struct err *e)
          *results = json_array();
     json_set_str(machine, "cpu", cpu);
     json_set_int(machine, "n_cpus", sysconf(_SC_NPROCESSORS_ONLN));
+    json_set(machine, "topology", bench_topology_json(&r->topology));
     if (r->has_peaks) {
         json_set_num(machine, "read_bytes_per_s", r->peaks.read_bytes_per_s);
         json_set_num(machine, "int_ops_per_s", r->peaks.int_ops_per_s);
@@ -177,7 +180,8 @@ static int write_json(const struct bench_report *r, struct err *e)
 static void write_csv(const struct bench_report *r)
 {
     printf("work,n_prompt,n_gen,n_depth,batch,ts_min,ts_median,ts_max,limit_ts,ratio_min,"
-           "ratio_median,ratio_max\n");
+           "ratio_median,ratio_max,%s\n",
+           bench_topology_csv_head);
     for (int k = 0; k < r->n_works; k++) {
         const struct bench_work *w = &r->works[k];
         const struct bench_spread s = bench_spread_of(w->tps, w->n_samples);
@@ -188,9 +192,11 @@ static void write_csv(const struct bench_report *r)
         if (r->has_peaks)
             printf("%.2f", w->limit_tps);
         if (r->against && bench_ratio(w, &ratio))
-            printf(",%.3f,%.3f,%.3f\n", ratio.min, ratio.median, ratio.max);
+            printf(",%.3f,%.3f,%.3f,", ratio.min, ratio.median, ratio.max);
         else
-            printf(",,,\n");
+            printf(",,,,");
+        bench_topology_csv(&r->topology);
+        printf("\n");
     }
 }
 

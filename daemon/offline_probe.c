@@ -260,11 +260,22 @@ static void run_line(struct probe *p, const char *line, size_t n)
     json_free(answer);
 }
 
+#define USAGE                                                                           \
+    "usage: hearthd probe --model FILE [--chat-template FILE|NAME] [--threads N] "      \
+    "[--isa NAME] [--kv-type f16|q8_0] [--tokenizer-nfc model|off] < lines.jsonl"
+
 static int usage(void)
 {
-    log_error("usage: hearthd probe --model FILE [--chat-template FILE|NAME] [--threads N] "
-              "[--isa NAME] [--kv-type f16|q8_0] < lines.jsonl");
+    log_error(USAGE);
     return 2;
+}
+
+static bool wants_help(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return true;
+    return false;
 }
 
 static bool read_threads(const char *text, int *ret)
@@ -304,6 +315,8 @@ int offline_probe(int argc, char **argv)
     struct probe p = {0};
     char *line = NULL;
     size_t cap = 0;
+    if (wants_help(argc, argv))
+        return puts(USAGE) < 0 || fflush(stdout) != 0;
     int status = read_args(argc, argv, &o);
     if (status != 0)
         return status;

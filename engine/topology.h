@@ -19,7 +19,7 @@ struct topology {
     int n_allowed;                  /* CPUs in the affinity */
     double quota_cores;             /* of the control groups, in cores; 0: no limit */
     int n_nodes;                    /* of memory (NUMA) */
-    struct topology_cache caches[TOPOLOGY_CACHES]; /* L1 of data, L2, L3: of the first CPU allowed */
+    struct topology_cache caches[TOPOLOGY_CACHES]; /* L1 of data, L2, L3: the first allowed CPU's */
 };
 
 /* `root` is "" or, in tests, a directory that holds sys/ and proc/; `allowed` the affinity. */

@@ -3,17 +3,20 @@
 import os
 import shutil
 import subprocess
+import tempfile
 import unittest
 
 from hearth import PROGRAM, Hearth, environment
-from harness import SOURCE, Scripted, main
+from harness import BUILD, SOURCE, Scripted, main
 
+HEARTHD = os.path.join(BUILD, "daemon", "hearthd")
 SCRIPT = """
 source "$1"; shift
 compopt() { :; }  # outside of a completion there is nothing to change
 hearth() { "$PROGRAM" "$@"; }
+hearthd() { "$HEARTHD" "$@"; }
 COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
-_hearth
+"_$1"
 printf '%s\\n' "${COMPREPLY[@]}"
 """
 
@@ -92,6 +95,42 @@ class Completion(unittest.TestCase):
         for words in ([], ["--teacher"], ["--json"], ["--csv"], ["x.jsonl"]):
             self.assertEqual(self.offers("replay", *words, "ba"), ["backup.jsonl"], words)
         self.assertEqual(self.offers("list", "--json", "ba"), [])
+
+
+@unittest.skipUnless(shutil.which("bash"), "no bash")
+class DaemonCompletion(unittest.TestCase):
+    def offers(self, *words):
+        path = os.path.join(SOURCE, "daemon", "completion.bash")
+        with tempfile.TemporaryDirectory() as d:
+            with open(os.path.join(d, "model.gguf"), "w", encoding="ascii"):
+                pass
+            p = subprocess.run(
+                ["bash", "-c", SCRIPT, "bash", path, "hearthd", *words],
+                env={**os.environ, "HEARTHD": HEARTHD},
+                capture_output=True,
+                text=True,
+                cwd=d,
+            )
+        self.assertEqual((p.returncode, p.stderr), (0, ""), words)
+        return p.stdout.split()
+
+    def test_commands_and_the_daemons_flags(self):
+        self.assertEqual(self.offers(""), ["bench", "perplexity", "probe"])
+        self.assertEqual(self.offers("--mod"), ["--model"])
+        self.assertEqual(self.offers("--model", "m"), ["model.gguf"])
+        self.assertEqual(self.offers("--isa", "a"), ["amx", "avx2", "avx512"])
+
+    def test_options_of_the_offline_commands(self):
+        self.assertEqual(self.offers("bench", "--ag"), ["--against"])
+        self.assertEqual(self.offers("bench", "--no"), ["--no-peaks"])
+        self.assertEqual(self.offers("bench", "--sock"), [])
+        self.assertEqual(self.offers("bench", "--h"), ["--help"])
+        self.assertEqual(self.offers("bench", "--format", ""), ["csv", "json", "table"])
+        self.assertEqual(self.offers("perplexity", "--w"), ["--window"])
+        self.assertEqual(self.offers("perplexity", "--format", ""), ["json", "table"])
+        self.assertEqual(self.offers("perplexity", "mo"), ["model.gguf"])
+        self.assertEqual(self.offers("perplexity", "--logits", "mo"), ["model.gguf"])
+        self.assertEqual(self.offers("probe", "--kv-type", ""), ["f16", "q8_0"])
 
 
 if __name__ == "__main__":

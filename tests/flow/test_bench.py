@@ -107,6 +107,33 @@ class Bench(unittest.TestCase):
         ):
             self.assertIn(why, self.refused(1, *SMALL, "--no-peaks", "--against", command))
 
+    def test_the_machine_is_told_in_every_format(self):
+        topology = json.loads(self.good(*SMALL, "--no-peaks", "--format", "json"))["machine"][
+            "topology"
+        ]
+        self.assertEqual(topology["allowed_cpus"], len(os.sched_getaffinity(0)))
+        self.assertEqual(set(topology["caches"]), {"l1d", "l2", "l3"})
+        row = next(csv.DictReader(io.StringIO(self.good(*SMALL, "--no-peaks", "--format", "csv"))))
+        for key in ("sockets", "cores", "cpus", "threads_per_core", "memory_nodes"):
+            self.assertEqual(row[key], str(topology[key] or ""), key)
+        for level, cache in topology["caches"].items():
+            self.assertEqual(row[f"{level}_bytes"], str(cache["bytes"] or ""))
+        self.assertIn(f"may use {topology['allowed_cpus']} CPU", self.good(*SMALL, "--no-peaks"))
+
+    def test_affinity_is_told_and_kept_to(self):
+        """On one CPU one thread is the default, and the table says why."""
+        one = min(os.sched_getaffinity(0))
+        p = subprocess.run(
+            [HEARTHD, "bench", "--model", MODEL, "-p", "9", "-n", "1", "-r", "1", "--no-peaks",
+             "--format", "json"],
+            capture_output=True,
+            timeout=PATIENCE_S * 5,
+            preexec_fn=lambda: os.sched_setaffinity(0, {one}),
+        )
+        out = json.loads(p.stdout)
+        self.assertEqual(out["machine"]["topology"]["allowed_cpus"], 1)
+        self.assertEqual(out["n_threads"], 1)
+
     def test_wrong_arguments_are_refused(self):
         for args in (
             ["-p", "12,"], ["-p", "1,x"], ["-p", "-1"], ["-b", "0"], ["-b", "65"],
@@ -117,6 +144,15 @@ class Bench(unittest.TestCase):
         self.assertIn("abacus", self.refused(1, *SMALL, "--isa", "abacus"))
         self.assertIn("positions", self.refused(1, "-p", "900000"))
         self.assertIn("/nowhere", self.refused(1, model="/nowhere/m.gguf"))
+
+
+class Help(unittest.TestCase):
+    def test_every_offline_command_tells_its_usage(self):
+        for command in ("bench", "perplexity", "probe"):
+            for flag in ("--help", "-h"):
+                p = subprocess.run([HEARTHD, command, flag], capture_output=True, text=True)
+                self.assertEqual((p.returncode, p.stderr), (0, ""), command)
+                self.assertTrue(p.stdout.startswith(f"usage: hearthd {command} --model FILE"))
 
 
 if __name__ == "__main__":
