@@ -46,7 +46,7 @@ SEES = {
 # What other rooms (not the tests) may include of these.
 PUBLIC = {
     'engine': {'engine/engine.h', 'engine/chat.h', 'engine/tok.h', 'engine/sample.h',
-               'engine/stop.h', 'engine/embed.h', 'engine/peaks.h',
+               'engine/stop.h', 'engine/embed.h', 'engine/peaks.h', 'engine/topology.h',
                'engine/describe.h'},
     'cache': {'cache/cache.h'},
     'memory': {'memory/memory.h', 'memory/plan.h', 'memory/window.h', 'memory/said.h',

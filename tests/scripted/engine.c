@@ -71,6 +71,7 @@
 #include "base/ids.h"
 #include "base/log.h"
 #include "engine/common.h"
+#include "engine/kernels.h"
 #include "tests/scripted/script.h"
 #include "tests/scripted/scripted.h"
 #include "tests/scripted/vocab.h"
@@ -196,7 +197,7 @@ static int open_chat(struct engine *en, const struct engine_options *o, struct e
     return rc;
 }
 
-static void describe(struct engine *en, const struct engine_options *o)
+static void describe(struct engine *en, const struct engine_options *o, const char *isa)
 {
     struct engine_info *i = &en->info;
     struct hash_state h;
@@ -205,7 +206,7 @@ static void describe(struct engine *en, const struct engine_options *o)
     i->name = i->id = en->name;
     i->arch = "scripted";
     i->quant = "?";
-    i->isa = o->isa && !strcmp(o->isa, "avx2") ? "avx2" : "c";
+    i->isa = isa;
     i->n_threads = o->n_threads > 0 ? o->n_threads : 1;
     i->n_vocab = vocab_size(en->vocab);
     i->n_layers = (int)en->script->n_layers;
@@ -256,20 +257,28 @@ static int open_parts(struct engine *en, const struct engine_options *o, struct 
     return rc;
 }
 
-static bool knows_isa(const char *isa)
+/* Whatever kernels are asked for, a script needs none; but what they are called, and what this CPU
+ * lacks, is as with a model. */
+static int find_isa(const char *isa, const char **ret, struct err *e)
 {
-    return !isa || !strcmp(isa, "c") || !strcmp(isa, "avx2");
+    const struct kernels *k;
+    const int rc = kernels_find(isa ? isa : "c", &k, e);
+    if (!rc) {
+        *ret = k->name;
+    }
+    return rc;
 }
 
 int engine_open(const struct engine_options *o, struct engine **ret, struct err *e)
 {
     struct engine *en = NULL;
+    const char *isa;
     int rc = hash_start(e);
+    if (!rc) {
+        rc = find_isa(o->isa, &isa, e);
+    }
     if (rc) {
         return rc;
-    }
-    if (!knows_isa(o->isa)) {
-        return err_set(e, ERR_INVAL, "no kernels are called \"%.32s\"; there are c, avx2", o->isa);
     }
     en = calloc(1, sizeof *en);
     if (!en) {
@@ -283,7 +292,7 @@ int engine_open(const struct engine_options *o, struct engine **ret, struct err 
         engine_close(en);
         return rc;
     }
-    describe(en, o);
+    describe(en, o, isa);
     *ret = en;
     return 0;
 }
@@ -590,11 +599,7 @@ int engine_set_threads(struct engine *en, int n_threads, struct err *e)
 
 int engine_set_isa(struct engine *en, const char *isa, struct err *e)
 {
-    if (!knows_isa(isa)) {
-        return err_set(e, ERR_INVAL, "no kernels are called \"%.32s\"; there are c, avx2", isa);
-    }
-    en->info.isa = !isa ? "c" : !strcmp(isa, "c") ? "c" : "avx2";
-    return 0;
+    return find_isa(isa, &en->info.isa, e);
 }
 
 uint64_t engine_progress(const struct engine *en)

@@ -22,6 +22,7 @@
 #include "base/file.h"
 #include "base/ids.h"
 #include "engine/engine.h"
+#include "engine/kernels.h"
 #include "tests/scripted/scripted.h"
 #include "tests/scripted/vocab.h"
 
@@ -535,8 +536,30 @@ static void a_script_without_template_is_for_completions(void **state)
     struct engine_options o = {.model_path = b.path, .memory_bytes = 4095};
     assert_int_equal(engine_open(&o, &en, &e), ERR_LIMIT);
     o.memory_bytes = 0;
-    o.isa = "mmx";
-    assert_int_equal(engine_open(&o, &en, &e), ERR_INVAL);
+    shut(&b);
+}
+
+/* Refused with the engine's own words, by name, and by what the CPU lacks. */
+static void kernels_are_those_that_the_engine_has(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"c", "avx2", "avx512", "amx", "mmx"};
+    struct bench b;
+    open_text(&b, "{}");
+    assert_string_equal(engine_info(b.en)->isa, "c"); /* on any machine */
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const struct kernels *k;
+        struct err want, e;
+        struct engine *en = NULL;
+        struct engine_options o = {.model_path = b.path, .isa = names[i]};
+        const int rc = kernels_find(names[i], &k, &want);
+        assert_int_equal(engine_open(&o, &en, &e), rc);
+        assert_int_equal(engine_set_isa(b.en, names[i], &e), rc);
+        assert_string_equal(rc ? e.text : engine_info(b.en)->isa, rc ? want.text : names[i]);
+        engine_close(en);
+    }
+    assert_int_equal(engine_set_isa(b.en, NULL, NULL), 0);
+    assert_string_equal(engine_info(b.en)->isa, "c");
     shut(&b);
 }
 
@@ -570,6 +593,7 @@ int main(void)
         cmocka_unit_test(bad_scripts_are_refused),
         cmocka_unit_test(raw_prompts_count_from_the_rules_words),
         cmocka_unit_test(a_script_without_template_is_for_completions),
+        cmocka_unit_test(kernels_are_those_that_the_engine_has),
         cmocka_unit_test(another_model_has_another_fingerprint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
