@@ -512,10 +512,10 @@ static void pass(struct batch *b)
         fail_pass(b, &e);
         return;
     }
-    shape.us = clock_us() - t0;
-    pace_measure(&b->pace, &shape);
     b->n_prefills += shape.n_prefill > 0;
     after_pass(b);
+    shape.us = clock_us() - t0;
+    pace_measure(&b->pace, &shape);
 }
 
 void batch_step(struct batch *b)

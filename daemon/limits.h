@@ -44,7 +44,7 @@
 #define LIMIT_METADATA_VALUE 512
 #define LIMIT_ITEMS 20                       /* of one POST …/items */
 #define TARGET_PREFILL_PASS_MS 150           /* nobody decodes */
-#define TARGET_DECODE_PACE 0.7               /* running answers keep this share of their pace */
+#define TARGET_DECODE_PACE 0.75              /* running answers keep this share of their pace */
 #define FLUSH_ANSWER_MS 1000                 /* partial answers reach the database this often */
 #define DEFAULT_DISK_BYTES (16ull << 30)     /* the disk cache: this … */
 #define DEFAULT_DISK_PERCENT 10              /* … or this much of what is free, if less */
@@ -70,6 +70,11 @@
 #define VECTORS_DIVISOR 16                   /* vectors for search have one in so many bytes of
                                               * memory … */
 #define VECTORS_BYTES_MAX (128ull << 20)     /* … or this, if less: the newest messages' */
+#define LIMIT_RESIDENT 16                    /* models in memory */
+#define DEFAULT_RESIDENT 4
+#define LIMIT_SERVED 256                     /* models that one run may have had in memory */
+#define DEFAULT_IDLE_UNLOAD_S (30 * 60)      /* a model that was loaded on demand rests so long */
+#define LIMIT_IDLE_UNLOAD_S (7 * 24 * 3600)
 #define LIMIT_DISK_STOP_MS 3000              /* of LIMIT_STOP_MS: then the queue is dropped */
 #define LIMIT_STOP_MS 5000                   /* SIGTERM to exit */
 

@@ -195,6 +195,10 @@ static void measure_prefill(struct pace *p, int64_t us, int n, double depth)
     measure_depth(p, us, n, depth);
 }
 
+/* How many passes are averaged. Slowly, as a mean that is too high lasts longer than one that is too
+ * low: it lets more passes be mixed, which don't measure it. */
+#define DECODES 16
+
 static void measure_decode(struct pace *p, int64_t us)
 {
     const double most = p->n_decode > 1 ? 3 * p->decode_us : 1e12;
@@ -202,23 +206,23 @@ static void measure_decode(struct pace *p, int64_t us)
     if (p->n_decode == 0)
         p->decode_us = sample;
     else
-        p->decode_us += (sample - p->decode_us) / (p->n_decode < 4 ? p->n_decode + 1 : 5);
+        p->decode_us += (sample - p->decode_us) / (p->n_decode < DECODES ? p->n_decode + 1 : DECODES);
     p->n_decode++;
 }
+
+#define DEBT_MAX_US 1e6
 
 /* Beside answers: what they would have taken without the prefill rows, and what these took. */
 static void measure_mixed(struct pace *p, const struct pace_pass *pass, double alone_us)
 {
-    const double beyond = bounded((double)pass->us - alone_us, 0, 1e12);
-    /* A stall of the machine is nobody's debt. */
-    double charge = beyond;
+    const double beyond = (double)pass->us - alone_us;
     if (pass->rows_us > 0) {
-        charge = bounded(beyond, 0, 4 * pass->rows_us);
         const double before = p->mixed > 0 ? p->mixed : 1;
         average(&p->mixed, bounded(before * beyond / pass->rows_us, before / 2, before * 2), 0.15);
         p->mixed = bounded(p->mixed, 1.0 / 8, 8);
     }
-    p->credit_us -= charge;
+    /* A stall of the machine comes in passes of answers, too, and is paid for; but not for ever. */
+    p->credit_us = bounded(p->credit_us - beyond, -DEBT_MAX_US, 1e12);
 }
 
 void pace_measure(struct pace *p, const struct pace_pass *measured)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What drafts by look-up are worth: the same daemon with --speculation on and off, the same requests
-in turn to both, one at a time, and the ratio of each pair. It asserts nothing but that the answers
-are the same.
+"""What drafts by look-up are worth: the same daemon with --speculation on and off, the same
+requests in turn to both, one at a time, and the ratio of each pair. It asserts nothing but that the
+answers are the same.
 
     HEARTH_BUILD=build HEARTH_MODEL=FILE nice -n -5 tests/bench/drafts.py [--reps N] [--only KIND]
 

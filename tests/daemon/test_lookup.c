@@ -5,8 +5,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -18,6 +16,23 @@
 static const double FREE[8] = {1, 1, 1, 1, 1, 1, 1, 1};
 static const double CHEAP[8] = {1, 1.05, 1.1, 1.15, 1.2, 1.4, 1.6, 1.8};
 static const double DEAR[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+
+static uint64_t state_of_chance;
+
+static void begin_chance(void)
+{
+    state_of_chance = (uint64_t)time(NULL);
+    print_message("seed %llu\n", (unsigned long long)state_of_chance);
+}
+
+/* xorshift64* */
+static int chance(int n)
+{
+    state_of_chance ^= state_of_chance >> 12;
+    state_of_chance ^= state_of_chance << 25;
+    state_of_chance ^= state_of_chance >> 27;
+    return (int)((state_of_chance * 0x2545f4914f6cdd1du >> 33) % (uint64_t)n);
+}
 
 static void push(struct ids *ids, const char *s)
 {
@@ -122,9 +137,7 @@ static void two_ids_are_enough_only_where_that_pays(void **state)
 static void chance_is_found_out(void **state)
 {
     (void)state;
-    const unsigned seed = (unsigned)time(NULL);
-    print_message("seed %u\n", seed);
-    srand(seed);
+    begin_chance();
     struct lookup l;
     struct ids ids;
     int n_early = 0, n_late = 0;
@@ -132,7 +145,7 @@ static void chance_is_found_out(void **state)
     lookup_init(&l, 2000);
     for (int i = 0; i < 2000; i++) {
         int32_t ret[LOOKUP_DRAFT_MAX];
-        assert_int_equal(ids_push(&ids, rand() % 20), 0);
+        assert_int_equal(ids_push(&ids, chance(20)), 0);
         const int n = lookup_draft(&l, &ids, 7, CHEAP, ret);
         *(i < 1000 ? &n_early : &n_late) += n;
     }
@@ -188,19 +201,17 @@ static void without_memory_nothing_is_drafted(void **state)
 static void drafts_are_always_of_the_sequence(void **state)
 {
     (void)state;
-    const unsigned seed = (unsigned)time(NULL);
-    print_message("seed %u\n", seed);
-    srand(seed);
+    begin_chance();
     for (int round = 0; round < 20; round++) {
         struct lookup l;
         struct ids ids;
-        const int n_letters = 1 + rand() % 30;
+        const int n_letters = 1 + chance(30);
         ids_init(&ids);
         lookup_init(&l, 1); /* far smaller than the sequence */
         for (int i = 0; i < 3000; i++) {
             int32_t ret[LOOKUP_DRAFT_MAX];
-            assert_int_equal(ids_push(&ids, rand() % n_letters), 0);
-            if (rand() % 3 == 0)
+            assert_int_equal(ids_push(&ids, chance(n_letters)), 0);
+            if (chance(3) == 0)
                 continue;
             const int n = lookup_draft(&l, &ids, 7, FREE, ret);
             assert_in_range(n, 0, 7);
