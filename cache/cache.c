@@ -43,6 +43,9 @@ void cache_free(struct cache *c)
         return;
     }
     assert(!c->leases);
+    if (c->disk && disk_is_shared(c->disk)) {
+        cache_disk_leave(c);
+    }
     cache_disk_close(c, 0);
     tree_done(&c->tree);
     free(c);

@@ -75,6 +75,8 @@ void cache_disk_share(struct cache *c, struct cache *with);
 /* Everything that waits is sent to the disk now, tails too. When cache_is_busy is false again, what
  * the disk takes has been written. */
 void cache_rest(struct cache *c);
+/* Whether something is in RAM alone that the disk would take. */
+bool cache_has_waiting(const struct cache *c);
 /* Without the tier from here on; others keep it. No leases may be open, nothing be under way. */
 void cache_disk_leave(struct cache *c);
 /* Takes a mail of reply_kind, for whichever cache that shares c's tier. */
@@ -300,6 +302,9 @@ struct cache_removed {
  * Of what is on disk alone nobody knows what hangs from it: it goes.
  */
 void cache_remove(struct cache *c, uint8_t *ids, size_t n, struct cache_removed *ret);
+/* The same over several caches that share a tier, or have none. */
+void cache_remove_all(struct cache *const *all, size_t n_all, uint8_t *ids, size_t n,
+                      struct cache_removed *ret);
 /* The same, but what is pinned stays. *ret_n_pinned: how many those are, of what is there. */
 void cache_remove_unpinned(struct cache *c, uint8_t *ids, size_t n, struct cache_removed *ret,
                            size_t *ret_n_pinned);

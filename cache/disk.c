@@ -447,6 +447,11 @@ bool disk_has_ended(const struct disk *d)
     return d->has_ended;
 }
 
+bool disk_is_shared(const struct disk *d)
+{
+    return d->n_refs > 1;
+}
+
 struct disk *disk_ref(struct disk *d)
 {
     d->n_refs++;

@@ -96,6 +96,7 @@ bool disk_wait(struct disk *d);
  * mail.next. Once ended, nothing may be asked; doing it again is fine. */
 void disk_end(struct disk *d, int ms, struct mail **ret_jobs);
 bool disk_has_ended(const struct disk *d);
+bool disk_is_shared(const struct disk *d);
 /* Who uses it: disk_open's caller, and one more for each disk_ref. The last ends it, if need be,
  * and frees. NULL is fine. Worker. */
 struct disk *disk_ref(struct disk *d);

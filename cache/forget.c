@@ -16,6 +16,9 @@
 #include "base/thread.h"
 #include "cache/inside.h"
 
+/* A file is its block, the page of head before it, and what is lost to the file system's blocks. */
+#define FILE_HEAD_MAX 16384
+
 size_t cache_lease_ids(const struct cache_lease *l, const int32_t *ids, uint8_t *ret, size_t n_max)
 {
     const uint8_t *parent = l->root->id;
@@ -66,31 +69,66 @@ static size_t remove_upwards(struct tree *t, struct node *n, const uint8_t *ids,
     return n_gone;
 }
 
-void cache_remove(struct cache *c, uint8_t *ids, size_t n, struct cache_removed *ret)
+/* What a file of the disk alone held of KV: of whoever has blocks of its size. */
+static uint64_t kv_bytes_of(struct cache *const *all, size_t n_all, uint64_t file_bytes)
 {
-    size_t n_gone = 0, n_failed = 0;
+    for (size_t k = 1; k < n_all; k++) {
+        const size_t block_bytes = kv_pool_shape(all[k]->pool)->block_bytes;
+        if (file_bytes >= block_bytes && file_bytes - block_bytes <= FILE_HEAD_MAX) {
+            return block_bytes;
+        }
+    }
+    return n_all > 1 ? file_bytes : kv_pool_shape(all[0]->pool)->block_bytes;
+}
+
+static bool is_in_any(struct cache *const *all, size_t n_all, const uint8_t id[HASH_BYTES])
+{
+    for (size_t k = 0; k < n_all; k++) {
+        if (tree_find(&all[k]->tree, id)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void cache_remove_all(struct cache *const *all, size_t n_all, uint8_t *ids, size_t n,
+                      struct cache_removed *ret)
+{
+    struct disk *disk = all[0]->disk;
+    struct cache_removed gone = {0};
 
     assert(thread_is(THREAD_WORKER));
     qsort(ids, n, HASH_BYTES, compare);
-    for (size_t i = 0; c->disk && i < n; i++) { /* on the disk alone */
+    for (size_t i = 0; disk && i < n; i++) { /* on the disk alone */
         const uint8_t *id = ids + i * HASH_BYTES;
-        n_gone += !tree_find(&c->tree, id) && disk_has(c->disk, id);
-    }
-    for (size_t i = 0; i < n; i++) {
-        n_gone += remove_upwards(&c->tree, tree_find(&c->tree, ids + i * HASH_BYTES), ids, n);
-    }
-    /* Also those that the disk isn't known to have: they may be on their way there. */
-    for (size_t i = 0; c->disk && i < n; i++) {
-        if (!tree_find(&c->tree, ids + i * HASH_BYTES)) {
-            n_failed += !disk_remove(c->disk, ids + i * HASH_BYTES);
-            c->is_order_stale = true;
+        uint64_t bytes;
+        if (!is_in_any(all, n_all, id) && disk_find(disk, id, &bytes)) {
+            gone.n_blocks++;
+            gone.bytes += kv_bytes_of(all, n_all, bytes);
         }
     }
-    *ret = (struct cache_removed){
-        .n_blocks = n_gone,
-        .bytes = (uint64_t)n_gone * kv_pool_shape(c->pool)->block_bytes,
-        .n_failed = n_failed,
-    };
+    for (size_t k = 0; k < n_all; k++) {
+        struct tree *t = &all[k]->tree;
+        size_t n_gone = 0;
+        for (size_t i = 0; i < n; i++) {
+            n_gone += remove_upwards(t, tree_find(t, ids + i * HASH_BYTES), ids, n);
+        }
+        gone.n_blocks += n_gone;
+        gone.bytes += (uint64_t)n_gone * kv_pool_shape(all[k]->pool)->block_bytes;
+    }
+    /* Also those that the disk isn't known to have: they may be on their way there. */
+    for (size_t i = 0; disk && i < n; i++) {
+        if (!is_in_any(all, n_all, ids + i * HASH_BYTES)) {
+            gone.n_failed += !disk_remove(disk, ids + i * HASH_BYTES);
+            all[0]->is_order_stale = true;
+        }
+    }
+    *ret = gone;
+}
+
+void cache_remove(struct cache *c, uint8_t *ids, size_t n, struct cache_removed *ret)
+{
+    cache_remove_all(&c, 1, ids, n, ret);
 }
 
 void cache_remove_unpinned(struct cache *c, uint8_t *ids, size_t n, struct cache_removed *ret,

@@ -241,6 +241,11 @@ void cache_rest(struct cache *c)
     }
 }
 
+bool cache_has_waiting(const struct cache *c)
+{
+    return c->disk && (c->tree.resting.first || c->tree.dirty.first || c->n_writing > 0);
+}
+
 void cache_disk_leave(struct cache *c)
 {
     assert(thread_is(THREAD_WORKER) && !c->leases && !cache_is_busy(c));

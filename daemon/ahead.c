@@ -94,13 +94,13 @@ static int warm_done(struct history *h, struct turn *t, struct err *e)
 /* The window's own segments, without the head of an answer. */
 static int warm(struct history *h, struct ahead *a, struct http_error *error)
 {
-    struct turn *t = turn_new_background(h->d, a->owner, a->cancel);
+    struct turn *t = turn_new_background(h, a->owner, a->cancel);
     if (!t)
         return ERR_NOMEM;
     int rc = window_load(h, t, a->anchor, a->cut, error);
     if (rc == 0)
         rc = prepare_render(h, t, error);
-    if (rc == 0 && (int)t->window.starts[t->window.n] > h->d->ctx - 1) {
+    if (rc == 0 && (int)t->window.starts[t->window.n] > h->ctx - 1) {
         http_error_set(error, 400, "context_length_exceeded", NULL, "the cut's window is too long");
         rc = ERR_LIMIT;
     }
@@ -138,7 +138,7 @@ static int cut(struct history *h, struct ahead *a, struct http_error *error)
 {
     struct memory_cut made;
     struct err e;
-    struct turn *t = turn_new_background(h->d, a->owner, a->cancel);
+    struct turn *t = turn_new_background(h, a->owner, a->cancel);
     if (!t)
         return ERR_NOMEM;
     const struct context_cut request = {

@@ -151,7 +151,7 @@ static size_t char_floor(const char *s, size_t n)
 static int ask_piece(struct history *h, struct ahead *a, struct turn *t, struct http_error *error)
 {
     struct buf all, text;
-    const size_t size = (size_t)h->d->ctx; /* bytes: a quarter to a half of the window's tokens */
+    const size_t size = (size_t)h->ctx; /* bytes: a quarter to a half of the window's tokens */
     const int words = max_tokens_of(h) * WORDS_PERCENT / 100;
     int rc = window_load(h, t, a->anchor, 0, error);
     buf_init(&all, LIMIT_BODY_BYTES * 4u);
@@ -185,13 +185,13 @@ static int ask_piece(struct history *h, struct ahead *a, struct turn *t, struct 
 
 static bool fits(const struct history *h, const struct turn *t)
 {
-    return (int)t->prompt.n + max_tokens_of(h) <= h->d->ctx;
+    return (int)t->prompt.n + max_tokens_of(h) <= h->ctx;
 }
 
 static int ask(struct history *h, struct ahead *a)
 {
     struct http_error error = {.status = 0};
-    struct turn *t = turn_new_background(h->d, a->owner, a->cancel);
+    struct turn *t = turn_new_background(h, a->owner, a->cancel);
     if (!t)
         return ERR_NOMEM;
     int rc = a->n_chunks == 0 ? ask_window(h, a, t, &error) : ERR_LIMIT;

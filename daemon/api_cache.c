@@ -30,6 +30,7 @@
 #include "daemon/items.h"
 #include "daemon/keep.h"
 #include "daemon/prepare.h"
+#include "daemon/served.h"
 #include "daemon/window.h"
 #include "daemon/wire.h"
 
@@ -58,8 +59,11 @@ static void call_init(struct call *k, struct history *h, struct request *r)
 /* rc 0: asks the worker. */
 static int call_done(struct call *k, int rc, struct http_error *ret)
 {
+    if (rc == 0)
+        k->keep->served = k->h->served;
     if (rc == 0 && mailbox_push(&k->h->d->worker, &k->keep->mail)) {
         k->h->n_turns_out++;
+        k->h->served->n_out++;
         k->keep = NULL;
     } else if (rc == 0) {
         http_error_set(ret, 503, "stopping", NULL, "the daemon is stopping");
@@ -213,7 +217,7 @@ static int render(struct call *k, struct turn *t, struct ids *ids, size_t *ret_n
         http_error_from(ret, &e);
         return rc;
     }
-    const size_t n_max = (size_t)k->h->d->ctx;
+    const size_t n_max = (size_t)k->h->ctx;
     *ret_n = k->is_all ? ids->n : starts[n_head];
     *ret_n = *ret_n < n_max ? *ret_n : n_max; /* no turn could have read more */
     return 0;
@@ -270,7 +274,7 @@ static int pin(struct call *k, struct http_error *ret)
                        "the model has no chat template, so there are no conversations of it");
         return ERR_UNSUPPORTED;
     }
-    struct turn *t = turn_new(k->h->d, k->r, &wire_chat, "pin-");
+    struct turn *t = turn_new(k->h, k->r, &wire_chat, "pin-");
     if (!t)
         return out_of_memory(ret);
     ids_init(&ids);
@@ -409,6 +413,8 @@ void keep_done(struct history *h, struct keep *k)
 {
     const struct request to = {.conn = k->conn};
     h->n_turns_out--;
+    k->served->n_out--;
+    served_use(h, k->served);
     if (k->rc) {
         struct http_error error = {.status = 0};
         if (k->op == KEEP_PIN)

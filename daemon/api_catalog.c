@@ -7,6 +7,7 @@
  */
 #include "daemon/catalog.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -78,6 +79,76 @@ static const struct catalog_entry *look_at(struct catalog *c, const struct confi
                                      config->ctx > 0 ? config->ctx : DEFAULT_CTX, &n->summary,
                                      &n->why) == 0;
     return n;
+}
+
+/* The list of files; made anew for each question, as files come and go. */
+static int list_files(struct history *h, struct models_list *ret)
+{
+    struct err e;
+    if (!h->catalog)
+        h->catalog = calloc(1, sizeof *h->catalog);
+    return h->catalog ? models_list(h->d->config->model, ret, &e) : ERR_NOMEM;
+}
+
+void catalog_id(const char *path, char *ret, size_t n_ret)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char *dot = strrchr(name, '.');
+    const size_t n = dot && dot != name ? (size_t)(dot - name) : strlen(name);
+    snprintf(ret, n_ret, "%.*s", (int)n, name);
+}
+
+/* false: it has gone. */
+static bool describe(struct history *h, const char *path, struct catalog_file *ret)
+{
+    const struct catalog_entry *it = look_at(h->catalog, h->d->config, path);
+    if (!it || strlen(path) >= sizeof ret->path)
+        return false;
+    const struct engine_summary *s = &it->summary;
+    *ret = (struct catalog_file){
+        .changed_s = it->mtime.tv_sec, .runs = it->is_readable && s->runs, .summary = s};
+    catalog_id(path, ret->id, sizeof ret->id);
+    memcpy(ret->path, path, strlen(path) + 1);
+    if (!it->is_readable)
+        snprintf(ret->why, sizeof ret->why, "%s", it->why.text);
+    else if (s->is_embedding)
+        snprintf(ret->why, sizeof ret->why, "it is an embedding model");
+    else if (!s->runs)
+        snprintf(ret->why, sizeof ret->why, "%s", s->why.text);
+    return true;
+}
+
+void catalog_each(struct history *h, bool (*visit)(void *ctx, const struct catalog_file *f),
+                  void *ctx)
+{
+    struct models_list l;
+    struct catalog_file f;
+    bool goes_on = true;
+    if (list_files(h, &l))
+        return;
+    for (size_t i = 0; i < l.n_paths && goes_on; i++)
+        if (describe(h, l.paths[i], &f))
+            goes_on = visit(ctx, &f);
+    models_list_done(&l);
+}
+
+bool catalog_find(struct history *h, const char *name, struct catalog_file *ret)
+{
+    struct models_list l;
+    char id[sizeof ret->id];
+    bool is_found = false;
+    if (list_files(h, &l))
+        return false;
+    for (size_t i = 0; i < l.n_paths && !is_found; i++) {
+        const size_t n = strlen(l.paths[i]), n_name = strlen(name);
+        catalog_id(l.paths[i], id, sizeof id);
+        const bool is_file = n > n_name && strcmp(l.paths[i] + n - n_name, name) == 0 &&
+                             l.paths[i][n - n_name - 1] == '/';
+        if (is_file || strcmp(id, name) == 0)
+            is_found = describe(h, l.paths[i], ret);
+    }
+    models_list_done(&l);
+    return is_found;
 }
 
 /* Whether the weights and a window fit into the budget: the plan that loading would make, without
@@ -170,7 +241,7 @@ static json *running_json(const struct history *h)
     json_set_int(o, "weights_bytes", (int64_t)info->weights_bytes);
     json_set_int(o, "kv_bytes_per_token", (int64_t)(info->kv.block_bytes / KV_BLOCK));
     json_set_bool(o, "fits", true);
-    json_set_int(o, "ctx", h->d->ctx);
+    json_set_int(o, "ctx", h->ctx);
     return o;
 }
 
@@ -178,11 +249,8 @@ int api_catalog(struct history *h, struct request *r, const struct route_args *a
                 struct http_error *ret)
 {
     struct models_list l;
-    struct err e;
     (void)args;
-    if (!h->catalog)
-        h->catalog = calloc(1, sizeof *h->catalog);
-    if (!h->catalog || models_list(h->d->config->model, &l, &e)) {
+    if (list_files(h, &l)) {
         http_error_set(ret, 500, "out_of_memory", NULL, "out of memory for the list of models");
         return ERR_NOMEM;
     }

@@ -7,6 +7,7 @@
 #include "daemon/body.h"
 #include "daemon/context.h"
 #include "daemon/history.h"
+#include "daemon/served.h"
 #include "daemon/wire.h"
 
 static const struct body_refusal refusals[] = {
@@ -46,7 +47,9 @@ int api_chat(struct history *h, struct request *r, const struct route_args *args
     int rc = body_parse(r, &o, ret);
     if (rc)
         return rc;
-    t = turn_new(h->d, r, &wire_chat, "chatcmpl-");
+    if ((rc = served_choose_body(h, r, o, ret)) != HANDLED)
+        goto done;
+    t = turn_new(h, r, &wire_chat, "chatcmpl-");
     if (!t) {
         http_error_set(ret, 500, NULL, NULL, "out of memory");
         rc = ERR_NOMEM;

@@ -7,6 +7,7 @@
 #include "daemon/body.h"
 #include "daemon/history.h"
 #include "daemon/prepare.h"
+#include "daemon/served.h"
 #include "daemon/wire.h"
 
 static const struct body_refusal refusals[] = {
@@ -102,7 +103,9 @@ int api_completions(struct history *h, struct request *r, const struct route_arg
     int rc = body_parse(r, &o, ret);
     if (rc)
         return rc;
-    t = turn_new(h->d, r, &wire_completion, "cmpl-");
+    if ((rc = served_choose_body(h, r, o, ret)) != HANDLED)
+        goto done;
+    t = turn_new(h, r, &wire_completion, "cmpl-");
     if (!t) {
         http_error_set(ret, 500, NULL, NULL, "out of memory");
         rc = ERR_NOMEM;

@@ -65,7 +65,7 @@ static void call_done(struct call *k)
 static int load(struct call *k, int64_t cut, struct http_error *ret)
 {
     turn_free(k->t);
-    k->t = turn_new_background(k->h->d, k->r->owner, k->r->cancel);
+    k->t = turn_new_background(k->h, k->r->owner, k->r->cancel);
     if (!k->t)
         return out_of_memory(ret);
     int rc = window_load(k->h, k->t, k->c.tip, cut, ret);
@@ -117,7 +117,7 @@ static int add_head(const struct call *k, json *to)
 static int n_unread(const struct call *k)
 {
     const struct turn_window *w = &k->t->window;
-    const int over = w->n > 0 ? (int)w->starts[w->n] - k->h->d->ctx : 0;
+    const int over = w->n > 0 ? (int)w->starts[w->n] - k->h->ctx : 0;
     const bool is_answer = w->n > 0 && w->v[w->n - 1].role == CHAT_ASSISTANT;
     return is_answer && w->n_above == 0 && over > 0 && over <= ANSWER_END_TOKENS ? over : 0;
 }
@@ -168,7 +168,7 @@ static void reply_context(struct call *k)
     json *o = json_object();
     json_set_str(o, "object", "hearth.context");
     json_set_str(o, "conversation", k->c.id);
-    json_set_int(o, "limit", k->h->d->ctx);
+    json_set_int(o, "limit", k->h->ctx);
     json_set_int(o, "used", used);
     if (w->n_above > 0)
         json_set_int(o, "above", (int64_t)w->n_above);
@@ -300,7 +300,7 @@ static void reply_cut(struct call *k, const struct turn_receipt *r, bool is_cut)
 static int read_cut(struct call *k, struct context_cut *to, struct http_error *ret)
 {
     int64_t target = 0;
-    const double most = k->h->d->ctx - 1;
+    const double most = k->h->ctx - 1;
     int rc = 0;
     to->strategy = context_strategy(k->h, k->c.row);
     to->budget = context_budget(k->h, 0);

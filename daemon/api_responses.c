@@ -22,6 +22,7 @@
 #include "daemon/prepare.h"
 #include "daemon/response.h"
 #include "daemon/window.h"
+#include "daemon/served.h"
 #include "daemon/wire.h"
 
 static const struct body_refusal refusals[] = {
@@ -397,7 +398,7 @@ static int ask_init(struct ask *ask, struct history *h, struct request *r, const
                     struct http_error *ret)
 {
     *ask = (struct ask){.h = h, .r = r, .body = body};
-    ask->t = turn_new(h->d, r, &wire_response, "resp_");
+    ask->t = turn_new(h, r, &wire_response, "resp_");
     if (!ask->t)
         return out_of_memory(ret);
     ask->api = arena_alloc(&ask->t->arena, sizeof(*ask->api));
@@ -425,7 +426,8 @@ int api_response_create(struct history *h, struct request *r, const struct route
     int rc;
     if ((rc = body_parse(r, &body, ret)))
         return rc;
-    if ((rc = ask_init(&ask, h, r, body, ret)) || (rc = read_body(&ask, ret)) ||
+    if ((rc = served_choose_body(h, r, body, ret)) != HANDLED ||
+        (rc = ask_init(&ask, h, r, body, ret)) || (rc = read_body(&ask, ret)) ||
         (rc = locate(&ask, ret)) || (rc = render(&ask, ret)) || (rc = store(&ask, ret)))
         goto done;
     history_submit(h, ask.t);
@@ -445,7 +447,8 @@ int api_input_tokens(struct history *h, struct request *r, const struct route_ar
     int rc;
     if ((rc = body_parse(r, &body, ret)))
         return rc;
-    if ((rc = ask_init(&ask, h, r, body, ret)))
+    if ((rc = served_choose_body(h, r, body, ret)) != HANDLED ||
+        (rc = ask_init(&ask, h, r, body, ret)))
         goto done;
     ask.is_counting = true;
     if ((rc = read_body(&ask, ret)) || (rc = locate(&ask, ret)))

@@ -13,6 +13,7 @@
 #include "base/utf8.h"
 #include "daemon/body.h"
 #include "daemon/history.h"
+#include "daemon/served.h"
 #include "daemon/wire.h"
 
 struct ask {
@@ -126,11 +127,13 @@ int api_tokenize(struct history *h, struct request *r, const struct route_args *
     int rc = body_parse(r, &o, ret);
     if (rc == 0)
         rc = read_ask(o, &ask, ret);
-    if (rc < 0)
+    if (rc == 0)
+        rc = served_choose_body(h, r, o, ret);
+    if (rc != HANDLED)
         goto done;
     if (ask.content) {
         rc = encode_text(h, &ask, &ids, ret);
-    } else if (!(t = turn_new(h->d, r, &wire_chat, "tok-"))) {
+    } else if (!(t = turn_new(h, r, &wire_chat, "tok-"))) {
         http_error_set(ret, 500, "out_of_memory", NULL, "out of memory");
         rc = ERR_NOMEM;
     } else {

@@ -79,6 +79,7 @@ static int prepare(struct call *k, struct http_error *ret)
     if (!k->verify)
         return out_of_memory(ret);
     k->verify->has_more = k->found.has_more;
+    k->verify->served = k->h->served;
     for (size_t i = 0; i < k->found.n && !rc; i++)
         rc = list_blocks(k, &k->found.v[i], &k->verify->v[i], ret);
     return rc;

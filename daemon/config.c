@@ -34,6 +34,7 @@ enum kind {
     K_CONTEXT,
     K_SUMMARY,
     K_ON_OFF,
+    K_SERVE,
     K_INT,
     K_SIZE,
     K_MODE,
@@ -99,6 +100,13 @@ static const struct option_row rows[] = {
     {"chat-template", K_TEXT, AT(chat_template), 0, 0, "FILE|NAME", "instead of the model's own"},
     {"tokenizer-nfc", K_NFC, AT(skip_nfc), 0, 0, "model|off",
      "normalise text as the model's own tokenizer does (default), or never, as llama.cpp"},
+    {"serve", K_SERVE, AT(serves_all), 0, 0, "all|one",
+     "all: requests may name any model of the models' directories, which is loaded on demand "
+     "(default); one: --model alone"},
+    {"resident", K_INT, AT(resident), 1, LIMIT_RESIDENT, "N",
+     "models in memory at once, as far as --memory goes (default 4)"},
+    {"idle-unload", K_INT, AT(idle_unload_s), 0, LIMIT_IDLE_UNLOAD_S, "SECONDS",
+     "a model that was loaded on demand leaves memory after so long, 0: never (default 1800)"},
     {"speculation", K_ON_OFF, AT(speculation), 0, 0, "on|off",
      "draft answers from what was said before; the bits are the same (default on)"},
     {"no-cache", K_NO_CACHE, AT(use_cache), 0, 0, NULL,
@@ -232,6 +240,15 @@ static int set_on_off(int *to, const char *value, const char *where, struct err 
     return 0;
 }
 
+static int set_serve(int *to, const char *value, const char *where, struct err *e)
+{
+    const bool is_all = strcmp(value, "all") == 0;
+    if (!is_all && strcmp(value, "one") != 0)
+        return err_set(e, ERR_INVAL, "%s is \"%s\"; all or one is allowed", where, value);
+    *to = is_all;
+    return 0;
+}
+
 static int set_kv(enum kv_type *to, const char *value, const char *where, struct err *e)
 {
     if (!kv_type_find(value, to))
@@ -277,6 +294,8 @@ static int set_value(const struct option_row *o, struct config *c, const char *v
         return set_nfc(to, value, where, e);
     case K_ON_OFF:
         return set_on_off(to, value, where, e);
+    case K_SERVE:
+        return set_serve(to, value, where, e);
     case K_LOG:
         c->log_level = log_level_parse(value);
         return c->log_level >= 0
@@ -537,6 +556,9 @@ int config_load(int argc, char **argv, struct config *ret, struct err *e)
                        .kv_type = KV_F16,
                        .use_cache = 1,
                        .speculation = 1,
+                       .serves_all = 1,
+                       .resident = DEFAULT_RESIDENT,
+                       .idle_unload_s = DEFAULT_IDLE_UNLOAD_S,
                        .log_level = LOG_LEVEL_INFO};
     rc = apply_flags(values, true, &c, e);
     if (rc == 0)

@@ -30,14 +30,14 @@ bool context_keeps_facts(enum plan_strategy s)
 
 int context_share(const struct history *h, int percent, int tokens_max)
 {
-    const int n = (int)((int64_t)h->d->ctx * percent / 100);
+    const int n = (int)((int64_t)h->ctx * percent / 100);
     return tokens_max > 0 && n > tokens_max ? tokens_max : n;
 }
 
 struct plan_budget context_budget(const struct history *h, int max_tokens)
 {
     return (struct plan_budget){
-        .limit = h->d->ctx - 1,
+        .limit = h->ctx - 1,
         .reserve = max_tokens > 0 ? max_tokens : context_share(h, CONTEXT_RESERVE_PERCENT, 0),
     };
 }
@@ -180,7 +180,7 @@ static int cut_now(struct context *c, struct http_error *ret)
     int rc = cut_once(c, 0, &over, ret);
     for (int i = 1; rc == 0 && over > 0 && i < CUT_TRIES; i++) {
         const bool is_last = i == CUT_TRIES - 1;
-        less = is_last ? c->h->d->ctx : less + over;
+        less = is_last ? c->h->ctx : less + over;
         if ((rc = load_and_render(c, 0, ret)))
             return rc;
         c->is_recall_off = is_last;
@@ -230,7 +230,7 @@ static int check_whole(const struct context *c, struct http_error *ret)
     http_error_set(ret, 400, "context_length_exceeded", "messages",
                    "the newest %zu messages have %zu tokens, and %zu stand above them; the window "
                    "has %d, of which the prompt may take %d",
-                   t->window.n, t->prompt.n, t->window.n_above, c->h->d->ctx, c->h->d->ctx - 1);
+                   t->window.n, t->prompt.n, t->window.n_above, c->h->ctx, c->h->ctx - 1);
     return ERR_LIMIT;
 }
 

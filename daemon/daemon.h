@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/thread.h"
+#include "daemon/limits.h"
 #include "daemon/miss.h"
 #include "engine/engine.h"
 
@@ -38,6 +39,9 @@ struct config {
     int use_cache;       /* 0 with --no-cache */
     int speculation;     /* answers are drafted by look-up (daemon/lookup.h) */
     int log_level;
+    int serves_all;      /* the other models of the directories, too, on demand */
+    int resident;        /* models in memory at once */
+    int idle_unload_s;   /* 0: never */
 };
 
 enum daemon_state { DAEMON_LOADING, DAEMON_READY, DAEMON_STOPPING, DAEMON_FAILED };
@@ -74,15 +78,23 @@ struct counters {
     _Atomic uint64_t verify_idle_blocks, verify_idle_failed; /* the same, unasked */
     _Atomic uint64_t running, queued;                 /* gauges */
     _Atomic uint64_t worker_ticks, history_ticks;     /* progress, for the watchdog */
+    _Atomic uint64_t layers;                          /* passed by any model: the same */
     _Atomic int worker_parked, history_parked;        /* waiting for mail */
 };
+
+struct served;
 
 struct daemon {
     const struct config *config;
     _Atomic int state;              /* enum daemon_state */
     _Atomic int load_permille;      /* 0 … 1000 */
-    _Atomic(struct engine *) engine; /* NULL until loaded */
-    int ctx;                        /* positions a turn may have; set before `engine` */
+    _Atomic(struct engine *) engine; /* --model's, NULL until it was loaded. It may have left since:
+                                     * that it is set is all that this says */
+    int ctx;                        /* positions a turn of it may have; set before `engine` */
+    char model_id[256];             /* its name; set before `engine` */
+    /* The models that were asked for so far, the default first (daemon/served.h). */
+    struct served *served[LIMIT_SERVED];
+    _Atomic int n_served;           /* set behind the entry */
     struct mailbox loop, history, worker;
     /* Blocks that conversations pin, by any model: read by the history thread before the worker
      * begins, which takes them. */

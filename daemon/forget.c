@@ -133,23 +133,29 @@ static void on_done(void *ctx, bool is_done)
     give_back(f);
 }
 
-void forget_run(struct daemon *d, struct cache *cache, struct forget *f)
+void forget_run(struct daemon *d, struct cache *const *all, size_t n_all, struct forget *f)
 {
     struct cache_stats s = {0};
     struct err e;
+    uint64_t n_blocks = 0, bytes_used = 0;
     f->d = d;
     f->gone = (struct cache_removed){0};
-    if (!cache) {
+    if (n_all == 0) {
         give_back(f);
         return;
     }
-    cache_unpin(cache, f->what.unpinned, f->what.n_unpinned);
-    cache_remove(cache, f->what.blocks, f->what.n_blocks, &f->gone);
-    cache_stats(cache, &s);
-    atomic_store(&d->n.kv_blocks, s.n_blocks + s.n_tails);
-    atomic_store(&d->n.kv_bytes, s.bytes_used);
+    for (size_t i = 0; i < n_all; i++)
+        cache_unpin(all[i], f->what.unpinned, f->what.n_unpinned);
+    cache_remove_all(all, n_all, f->what.blocks, f->what.n_blocks, &f->gone);
+    for (size_t i = 0; i < n_all; i++) {
+        cache_stats(all[i], &s);
+        n_blocks += s.n_blocks + s.n_tails;
+        bytes_used += s.bytes_used;
+    }
+    atomic_store(&d->n.kv_blocks, n_blocks);
+    atomic_store(&d->n.kv_bytes, bytes_used);
     if (!s.has_disk)
         on_done(f, !has_files(d));
-    else if (cache_sync(cache, on_done, f, &e))
+    else if (cache_sync(all[0], on_done, f, &e))
         give_back(f);
 }

@@ -43,6 +43,6 @@ void forget_replay(struct history *h);
 void forget_done(struct history *h, struct forget *f);
 
 /* The worker's part; cache NULL: there is none. f goes back when the disk is done. */
-void forget_run(struct daemon *d, struct cache *cache, struct forget *f);
+void forget_run(struct daemon *d, struct cache *const *all, size_t n_all, struct forget *f);
 
 #endif

@@ -28,8 +28,10 @@
 #include "daemon/forget.h"
 #include "daemon/keep.h"
 #include "daemon/limits.h"
+#include "daemon/rendered.h"
 #include "daemon/resent_book.h"
 #include "daemon/room.h"
+#include "daemon/served.h"
 #include "daemon/turn_end.h"
 #include "memory/search.h"
 #include "daemon/wire.h"
@@ -70,8 +72,7 @@ static void drop_request(struct history *h, struct request *r)
     request_free(r);
 }
 
-/* Takes those out of a list of requests whose clients have gone; returns its end. */
-static struct mail **drop_canceled(struct history *h, struct mail **at)
+struct mail **history_drop_canceled(struct history *h, struct mail **at)
 {
     while (*at) {
         struct request *r = (struct request *)*at;
@@ -89,23 +90,35 @@ static struct mail **drop_canceled(struct history *h, struct mail **at)
 
 enum need {
     ANY_STATE,
-    ASKS_MODEL,  /* 503 while it loads: who asks for it wants to know, like /health */
-    NEEDS_MODEL, /* waits while it loads */
+    ASKS_MODEL,    /* 503 while it loads: who asks for it wants to know, like /health */
+    NEEDS_MODEL,   /* waits while it loads: the one that the query names, or the default */
+    CHOOSES_MODEL, /* the same; the handler chooses, by the body */
 };
 
-static int no_model_yet(struct history *h, struct request *r, enum need need,
-                        struct http_error *ret)
+int history_park(struct history *h, struct request *r, struct served *s, struct http_error *ret)
 {
     const struct config *c = h->d->config;
-    struct mail **end = drop_canceled(h, &h->loading);
+    struct mail **end = history_drop_canceled(h, &h->loading);
     int n_others = 0;
     for (struct mail *m = h->loading; m; m = m->next)
         n_others += !((struct request *)m)->is_turn;
-    if (need == NEEDS_MODEL && (r->is_turn || n_others < c->parallel + c->queue)) {
-        r->mail.next = NULL;
-        *end = &r->mail;
-        return PARKED;
+    if (!r->is_turn && n_others >= c->parallel + c->queue) {
+        http_error_set(ret, 503, "model_loading", NULL, "model %s is being loaded (%d %%)", s->id,
+                       atomic_load(&s->permille) / 10);
+        return ERR_BUSY;
     }
+    r->served = s;
+    r->mail.next = NULL;
+    *end = &r->mail;
+    return PARKED;
+}
+
+/* Before --model's is there for the first time. */
+static int no_model_yet(struct history *h, struct request *r, enum need need,
+                        struct http_error *ret)
+{
+    if (need != ASKS_MODEL)
+        return history_park(h, r, h->d->served[0], ret);
     http_error_set(ret, 503, "model_loading", NULL, "the model is being loaded (%d %%)",
                    atomic_load(&h->d->load_permille) / 10);
     return ERR_BUSY;
@@ -118,8 +131,8 @@ static const struct route {
     history_handler handle;
     enum need need;
 } routes[] = {
-    {"POST", "/v1/chat/completions", api_chat, NEEDS_MODEL},
-    {"POST", "/v1/completions", api_completions, NEEDS_MODEL},
+    {"POST", "/v1/chat/completions", api_chat, CHOOSES_MODEL},
+    {"POST", "/v1/completions", api_completions, CHOOSES_MODEL},
     {"GET", "/v1/models", api_models, ASKS_MODEL},
     {"GET", "/v1/models/{*}", api_model, ASKS_MODEL},
     {"GET", "/v1/hearth/models", api_catalog, ANY_STATE},
@@ -141,8 +154,8 @@ static const struct route {
     {"POST", "/v1/hearth/cache/drop", api_cache_drop, NEEDS_MODEL},
     {"POST", "/v1/hearth/cache/pin", api_cache_pin, NEEDS_MODEL},
     {"POST", "/v1/hearth/cache/unpin", api_cache_unpin, NEEDS_MODEL},
-    {"POST", "/v1/responses", api_response_create, NEEDS_MODEL},
-    {"POST", "/v1/responses/input_tokens", api_input_tokens, NEEDS_MODEL},
+    {"POST", "/v1/responses", api_response_create, CHOOSES_MODEL},
+    {"POST", "/v1/responses/input_tokens", api_input_tokens, CHOOSES_MODEL},
     {"GET", "/v1/responses/{}", api_response_get, ANY_STATE},
     {"DELETE", "/v1/responses/{}", api_response_delete, ANY_STATE},
     {"GET", "/v1/responses/{}/input_items", api_response_input_items, ANY_STATE},
@@ -155,7 +168,7 @@ static const struct route {
     {"GET", "/v1/conversations/{}/items", api_item_list, ANY_STATE},
     {"GET", "/v1/conversations/{}/items/{}", api_item_get, ANY_STATE},
     {"DELETE", "/v1/conversations/{}/items/{}", api_item_delete, ANY_STATE},
-    {"POST", "/tokenize", api_tokenize, NEEDS_MODEL},
+    {"POST", "/tokenize", api_tokenize, CHOOSES_MODEL},
     {"POST", "/v1/embeddings", api_embeddings, ANY_STATE},
 };
 
@@ -210,6 +223,7 @@ static int not_found(const struct request *r, bool is_known_path, struct http_er
 static int call_route(struct history *h, struct request *r, struct http_error *ret)
 {
     bool is_known_path = false;
+    int rc;
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
         struct route_args args;
         if (!route_matches(routes[i].path, r->path, &args))
@@ -217,8 +231,10 @@ static int call_route(struct history *h, struct request *r, struct http_error *r
         is_known_path = true;
         if (strcmp(routes[i].method, r->method) != 0)
             continue;
-        if (routes[i].need != ANY_STATE && !h->engine)
+        if (routes[i].need != ANY_STATE && !h->has_begun)
             return no_model_yet(h, r, routes[i].need, ret);
+        if (routes[i].need == NEEDS_MODEL && (rc = served_choose_query(h, r, ret)) != HANDLED)
+            return rc;
         /* A parked request comes back here: the handler gets a copy of the path to cut. */
         char *path = strdup(r->path);
         if (!path) {
@@ -227,17 +243,18 @@ static int call_route(struct history *h, struct request *r, struct http_error *r
         }
         route_matches(routes[i].path, path, &args);
         route_cut(routes[i].path, &args);
-        int rc = routes[i].handle(h, r, &args, ret);
+        rc = routes[i].handle(h, r, &args, ret);
         free(path);
         return rc;
     }
     return not_found(r, is_known_path, ret);
 }
 
-static void handle_request(struct history *h, struct request *r)
+void history_handle(struct history *h, struct request *r)
 {
     struct http_error error = {.status = 0};
     int rc;
+    served_use_default(h);
     if (atomic_load(&r->cancel->is_set) && r->is_turn) {
         drop_request(h, r);
         return;
@@ -261,19 +278,6 @@ static void handle_request(struct history *h, struct request *r)
         reply_error(h->d, r->conn, &error, r->is_turn);
     }
     request_free(r);
-}
-
-/* The model is there, or never will be: those who waited for it go first. A failed load is told
- * them by the loop, which then stops us. */
-static void run_loading(struct history *h)
-{
-    drop_canceled(h, &h->loading);
-    while (h->loading && (h->engine || h->is_stopping)) {
-        struct mail *m = h->loading;
-        h->loading = m->next;
-        m->next = NULL;
-        handle_request(h, (struct request *)m);
-    }
 }
 
 /* ---- claims ---- */
@@ -331,7 +335,7 @@ static struct request *claim_pop(struct claim *c)
 
 static void claim_drop_canceled(struct history *h, struct claim *c)
 {
-    c->tail = drop_canceled(h, &c->waiting);
+    c->tail = history_drop_canceled(h, &c->waiting);
 }
 
 /* Lets go on who waits behind a conversation that has become free; frees claims that nobody holds
@@ -348,7 +352,7 @@ static void run_claims(struct history *h)
         }
         struct request *r = claim_pop(c);
         if (r) {
-            handle_request(h, r);
+            history_handle(h, r);
             at = &h->claims; /* the handler may have added claims: begin anew */
             continue;
         }
@@ -389,6 +393,7 @@ void history_submit(struct history *h, struct turn *t)
     }
     t->mail.kind = MAIL_TURN;
     h->n_turns_out++;
+    t->served->n_out++;
     const bool is_background = t->is_background;
     if (mailbox_push(&h->d->worker, &t->mail)) {
         if ((!is_background && atomic_load(&h->d->n.is_background)) ||
@@ -397,6 +402,7 @@ void history_submit(struct history *h, struct turn *t)
         return;
     }
     h->n_turns_out--;
+    t->served->n_out--;
     turn_fail(t, 503, "stopping", "the daemon is stopping");
     turn_end(h, t);
 }
@@ -405,18 +411,27 @@ void history_submit(struct history *h, struct turn *t)
 
 static void handle_all(struct history *h, struct mail *m);
 
+static void end_turn(struct history *h, struct turn *t)
+{
+    struct served *s = t->served;
+    h->n_turns_out--;
+    s->n_out--;
+    served_use(h, s);
+    turn_end(h, t);
+    s->used_us = clock_us();
+}
+
 static void handle_mail(struct history *h, struct mail *m)
 {
     switch (m->kind) {
     case MAIL_REQUEST:
-        handle_request(h, (struct request *)m);
+        history_handle(h, (struct request *)m);
         break;
     case MAIL_TURN_FLUSH:
         turn_flush(h, (struct turn_flush *)m);
         break;
     case MAIL_TURN_DONE:
-        h->n_turns_out--;
-        turn_end(h, (struct turn *)m);
+        end_turn(h, (struct turn *)m);
         break;
     case MAIL_FORGOTTEN:
         forget_done(h, (struct forget *)m);
@@ -430,6 +445,12 @@ static void handle_mail(struct history *h, struct mail *m)
     case MAIL_EMBEDDED:
         embedder_done(h, (struct embed_job *)m);
         break;
+    case MAIL_LOADED:
+        served_loaded(h, (struct load *)m);
+        break;
+    case MAIL_UNLOADED:
+        served_unloaded(h, (struct load *)m);
+        break;
     case MAIL_STOP:
         h->is_stopping = true;
         embedder_abort();
@@ -437,7 +458,6 @@ static void handle_mail(struct history *h, struct mail *m)
         break;
     case MAIL_WAKE: /* who wakes us from here on gets another look */
         atomic_store(&self.is_waking, false);
-        h->engine = atomic_load(&h->d->engine);
         break;
     default:
         log_error("history: mail of unknown kind %d", m->kind);
@@ -447,13 +467,13 @@ static void handle_mail(struct history *h, struct mail *m)
 
 static void handle_all(struct history *h, struct mail *m)
 {
-    h->engine = atomic_load(&h->d->engine);
-    run_loading(h); /* before those who come now */
+    served_step(h); /* before those who come now */
     while (m) {
         struct mail *next = m->next;
         m->next = NULL;
+        served_use_default(h);
         handle_mail(h, m);
-        run_loading(h);
+        served_step(h);
         run_claims(h);
         atomic_fetch_add(&h->d->n.history_ticks, 1);
         m = next;
@@ -476,6 +496,14 @@ static void work_late(struct history *h, int64_t *t_piece)
     *t_piece = clock_us();
 }
 
+/* Until the next piece, the checkpoint, or a model that has been idle for long. */
+static int rest_ms(const struct history *h, bool is_checkpointed)
+{
+    const int own = is_checkpointed ? -1 : has_work(h) ? PIECE_REST_MS : IDLE_MS;
+    const int served = served_due_ms(h);
+    return own < 0 || (served >= 0 && served < own) ? served : own;
+}
+
 static void serve(struct history *h)
 {
     bool is_checkpointed = !has_work(h);
@@ -489,9 +517,9 @@ static void serve(struct history *h)
             continue;
         }
         atomic_store(&h->d->n.history_parked, 1);
-        mailbox_wait(&h->d->history,
-                     is_checkpointed ? -1 : has_work(h) ? PIECE_REST_MS : IDLE_MS);
+        mailbox_wait(&h->d->history, rest_ms(h, is_checkpointed));
         atomic_store(&h->d->n.history_parked, 0);
+        served_step(h);
         m = mailbox_take(&h->d->history);
         if (m) {
             handle_all(h, m);
@@ -537,6 +565,7 @@ static void *run(void *arg)
     account_free(h->account);
     catalog_free(h->catalog);
     resent_book_free(h->resent);
+    rendered_free(h->rendered);
     memory_close(h->memory);
     struct mail *m = calloc(1, sizeof *m);
     if (!m) {

@@ -18,13 +18,22 @@
 #include "daemon/turn.h"
 #include "memory/memory.h"
 
+struct served;
+
 struct history {
     struct daemon *d;
     struct memory *memory;
-    struct engine *engine; /* NULL while loading; never so in handlers of routes that need it */
-    struct mail *loading;  /* requests that wait for the model, oldest first */
+    /* The model of the request or turn in hand (daemon/served.h): the default one, or what was
+     * chosen. engine is NULL while it isn't in memory; never so in handlers of routes that need it,
+     * once they have chosen. */
+    struct served *served;
+    struct engine *engine;
+    int ctx;               /* positions a turn of it may have */
+    bool has_begun;        /* the default model was loaded */
+    struct mail *loading;  /* requests that wait for a model, oldest first */
     struct account *account; /* daemon/account.h; NULL: before the first turn */
     struct resent_book *resent; /* daemon/resent_book.h; NULL: nothing in it */
+    struct rendered *rendered; /* daemon/rendered.h; NULL: nothing in it */
     struct catalog *catalog; /* daemon/catalog.h; NULL: nobody has asked yet */
     struct ahead *aheads;   /* cuts on their way (daemon/ahead.h) */
     struct claim *claims;  /* conversations with a running turn, and who waits behind it */
@@ -144,6 +153,14 @@ void history_reply(struct history *h, const struct request *r, int status, struc
  */
 bool history_claim(struct history *h, int64_t conversation, struct request *r, bool *ret_is_parked);
 void history_release(struct history *h, int64_t conversation);
+
+/* Takes those out of a list of requests whose clients have gone; returns its end. */
+struct mail **history_drop_canceled(struct history *h, struct mail **at);
+/* Calls the handler of a request, and takes it. */
+void history_handle(struct history *h, struct request *r);
+/* r waits for the model: PARKED. Turns among them are bounded by the loop's admission, the others
+ * here: then a 503. */
+int history_park(struct history *h, struct request *r, struct served *s, struct http_error *ret);
 
 /* Hands a prepared turn over: sends wire->begin when it streams, then gives it to the worker. Takes
  * t. The request has had its answer then. */

@@ -39,6 +39,7 @@ struct keep {
     struct keep_part *parts; /* owned, [n] */
     size_t n;
     bool has_more; /* LIST */
+    struct served *served; /* the model that it is about */
     uint8_t model[HASH_BYTES]; /* of the pins that a PIN has replaced */
     /* The worker's answer. */
     struct daemon *d;

@@ -39,6 +39,7 @@
 #include "daemon/notify.h"
 #include "daemon/offline.h"
 #include "daemon/owner.h"
+#include "daemon/served.h"
 #include "daemon/worker.h"
 
 /* ---- commands ---- */
@@ -193,13 +194,12 @@ static void drop_mail(struct daemon *d)
 /* The worker has logged the model, its window and the memory; this is the daemon's part. */
 static void on_ready(struct daemon *d)
 {
-    const struct engine_info *i = engine_info(atomic_load(&d->engine));
     const struct config *c = d->config;
     log_info("ready after %.2f s: parallel %d, queue %d, cache %s",
              (double)(clock_us() - d->t_started_us) / 1e6, c->parallel, c->queue,
              c->use_cache ? "on" : "off");
     char status[256];
-    snprintf(status, sizeof(status), "ready: %.200s", i->name);
+    snprintf(status, sizeof(status), "ready: %.200s", d->model_id);
     notify_ready(status);
     history_wake(d);
 }
@@ -214,9 +214,8 @@ static void on_cancel(struct daemon *d)
 /* Passes count by layer, loading by its progress: either moves while the worker lives. */
 static uint64_t worker_progress(const struct daemon *d)
 {
-    struct engine *en = atomic_load(&((struct daemon *)(uintptr_t)d)->engine);
     return atomic_load(&d->n.worker_ticks) + (uint64_t)atomic_load(&d->load_permille) +
-           (en ? engine_progress(en) : 0);
+           atomic_load(&d->n.layers);
 }
 
 static void log_start(const struct config *c, const struct sockets *s)
@@ -267,11 +266,14 @@ static int run_threads(struct daemon *d, const struct sockets *s, const struct k
     int rc = loop_new(&o, &loop, e);
     if (rc < 0)
         return rc;
-    rc = history_start(d, e);
+    rc = served_start(d, e);
+    if (rc == 0)
+        rc = history_start(d, e);
     if (rc == 0)
         rc = run_worker(d, loop, e);
     drop_mail(d);
     loop_free(loop);
+    served_free_all(d);
     return rc;
 }
 

@@ -42,6 +42,7 @@ struct request {
     struct cancel *cancel;
     int64_t t_arrived_us;
     bool has_waited_room; /* daemon/room.h: it found the disk full once */
+    struct served *served; /* in history.loading: the model that it waits for */
 };
 void request_free(struct request *r); /* NULL is fine */
 
@@ -67,6 +68,10 @@ enum mail_kind {
     MAIL_VERIFY,       /* history → worker: struct verify */
     MAIL_EMBED,        /* history → embedder: struct embed_job */
     MAIL_EMBEDDED,     /* embedder → history: the same, done */
+    MAIL_LOAD,         /* history → worker: struct load, a model is to come */
+    MAIL_LOADED,       /* loader → worker → history: the same, it is there or failed */
+    MAIL_UNLOAD,       /* history → worker: struct load, a model is to go */
+    MAIL_UNLOADED,     /* worker → history: the same, it has gone */
     MAIL_STOP,         /* loop → history, worker: finish and end */
     MAIL_STOPPED,      /* history, worker → loop */
 };

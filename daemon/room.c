@@ -38,7 +38,7 @@ static bool is_file_limit(const struct config *c)
 static bool send(struct history *h)
 {
     const struct config *c = h->d->config;
-    if (!h->engine || !is_one_file_system(c) || is_file_limit(c))
+    if (!h->has_begun || !is_one_file_system(c) || is_file_limit(c))
         return false;
     struct question *q = malloc(sizeof *q);
     if (!q)

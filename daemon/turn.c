@@ -9,15 +9,16 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "daemon/history.h"
 #include "daemon/wire.h"
 
-static struct turn *make(const struct daemon *d, const char *owner, struct cancel *cancel,
+static struct turn *make(const struct history *h, const char *owner, struct cancel *cancel,
                          const char *id_prefix)
 {
     struct turn *t = calloc(1, sizeof *t);
     if (!t)
         return NULL;
-    const struct engine_info *info = engine_info(atomic_load(&d->engine));
+    const struct engine_info *info = engine_info(h->engine);
     arena_init(&t->arena, TURN_ARENA_BYTES);
     ids_init(&t->prompt);
     ids_init(&t->out);
@@ -25,10 +26,11 @@ static struct turn *make(const struct daemon *d, const char *owner, struct cance
     t->cancel = cancel_ref(cancel);
     t->owner = arena_str(&t->arena, owner);
     t->model = arena_str(&t->arena, info->id);
+    t->served = h->served;
     t->created_at = clock_wall_s();
     t->stats.miss_at_message = -1;
     t->params.sample = sample_neutral;
-    t->params.use_cache = d->config->use_cache;
+    t->params.use_cache = h->d->config->use_cache;
     t->window.head_at = -1;
     random_id(id_prefix, t->id);
     if (t->owner && t->model)
@@ -37,10 +39,10 @@ static struct turn *make(const struct daemon *d, const char *owner, struct cance
     return NULL;
 }
 
-struct turn *turn_new(const struct daemon *d, const struct request *r, const struct wire *wire,
+struct turn *turn_new(const struct history *h, const struct request *r, const struct wire *wire,
                       const char *id_prefix)
 {
-    struct turn *t = make(d, r->owner, r->cancel, id_prefix);
+    struct turn *t = make(h, r->owner, r->cancel, id_prefix);
     if (!t)
         return NULL;
     t->conn = r->conn;
@@ -50,9 +52,9 @@ struct turn *turn_new(const struct daemon *d, const struct request *r, const str
     return t;
 }
 
-struct turn *turn_new_background(const struct daemon *d, const char *owner, struct cancel *cancel)
+struct turn *turn_new_background(const struct history *h, const char *owner, struct cancel *cancel)
 {
-    struct turn *t = make(d, owner, cancel, "ahead_");
+    struct turn *t = make(h, owner, cancel, "ahead_");
     if (!t)
         return NULL;
     t->is_background = true;

@@ -166,6 +166,7 @@ struct turn {
     void *api;          /* arena: the format's own */
     char id[64];        /* "chatcmpl-…", "resp_…" */
     const char *model;  /* arena: the one that runs */
+    struct served *served; /* the same */
     int64_t created_at; /* seconds since 1970 */
     struct turn_params params;
 
@@ -207,12 +208,13 @@ struct turn_flush {
 };
 void turn_flush_free(struct turn_flush *f);
 
-/* From a request: takes a reference on its cancel flag, copies owner and times. NULL: no memory.
- * id_prefix: "chatcmpl-". */
-struct turn *turn_new(const struct daemon *d, const struct request *r, const struct wire *wire,
+/* From a request, for the model that history works with: takes a reference on its cancel flag,
+ * copies owner and times. NULL: no memory. id_prefix: "chatcmpl-". */
+struct turn *turn_new(const struct history *h, const struct request *r, const struct wire *wire,
                       const char *id_prefix);
 /* A background turn. `cancel` ends it early; a reference is taken. NULL: no memory. */
-struct turn *turn_new_background(const struct daemon *d, const char *owner, struct cancel *cancel);
+struct turn *turn_new_background(const struct history *h, const char *owner,
+                                 struct cancel *cancel);
 void turn_free(struct turn *t); /* NULL is fine */
 
 bool turn_is_canceled(const struct turn *t);

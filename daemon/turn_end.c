@@ -9,6 +9,7 @@
 #include "daemon/ahead.h"
 #include "daemon/forget.h"
 #include "daemon/room.h"
+#include "daemon/served.h"
 #include "daemon/wire.h"
 
 static enum memory_status status_of(const struct turn *t)
@@ -105,6 +106,7 @@ static bool waits_for_room(struct history *h, struct turn *t, const struct err *
     if (!room_ask(h, &t->mail))
         return false;
     h->n_turns_out++; /* it comes back as the worker gave it */
+    t->served->n_out++;
     return true;
 }
 
@@ -181,8 +183,6 @@ static void background_end(struct history *h, struct turn *t)
 
 void turn_end(struct history *h, struct turn *t)
 {
-    if (!h->engine)
-        h->engine = atomic_load(&h->d->engine);
     if (t->is_background) {
         background_end(h, t);
         return;

@@ -191,7 +191,7 @@ static void fail(struct verifier *f, const struct err *e)
 /* Whether a turn's whole window could be had beside what is held. */
 static bool is_roomy(const struct verifier *f)
 {
-    return cache_room(f->cache) >= (size_t)f->d->ctx / KV_BLOCK + 3;
+    return cache_room(f->cache) >= (size_t)f->ctx / KV_BLOCK + 3;
 }
 
 void verifier_yield(struct verifier *f, bool is_batch_idle)

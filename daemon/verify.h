@@ -49,6 +49,7 @@ struct verify {
     struct verify_one *v; /* [n] */
     size_t n;
     bool has_more; /* conversations beyond these */
+    struct served *served; /* whose blocks */
     struct verify_difference *differences; /* [n_differences] */
     size_t n_differences;
     int64_t t_begun;
@@ -64,6 +65,7 @@ struct verifier {
     struct daemon *d;
     struct engine *engine;
     struct cache *cache;
+    int ctx;              /* positions of a turn's window */
     struct verify *first; /* the one that runs; the others behind it through mail.next */
     int n;
     size_t at;                 /* its conversation */

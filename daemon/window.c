@@ -132,11 +132,11 @@ static int add_message(struct history *h, struct turn *t, const struct memory_me
 static bool is_too_long(const struct history *h, const struct memory_window *w)
 {
     int n = 0;
-    for (size_t i = w->n; i > w->n_system && n <= h->d->ctx; i--) {
+    for (size_t i = w->n; i > w->n_system && n <= h->ctx; i--) {
         const int n_tokens = window_count(h, w->v[i - 1].text, w->v[i - 1].n_text);
         n += n_tokens > 0 ? n_tokens : 0;
     }
-    return n > h->d->ctx;
+    return n > h->ctx;
 }
 
 /* The newest messages first: of a long conversation without a cut what stands further up is left
@@ -146,7 +146,7 @@ static int read_window(struct history *h, struct turn *t, struct memory_window_w
 {
     struct err e;
     want.max = LIMIT_MESSAGES / 2;
-    want.max_bytes = (size_t)h->d->ctx * TOKEN_BYTES;
+    want.max_bytes = (size_t)h->ctx * TOKEN_BYTES;
     do {
         if (memory_window(h->memory, &want, ret, &t->arena, &e)) {
             http_error_from(ret_error, &e);

@@ -1,6 +1,10 @@
 /*
- * The worker thread: loads the model, then turns mail into steps of the batch. See worker.h; how
- * turns run together is batch.h's.
+ * The worker thread: brings models in and out, and turns mail into steps of their batches. See
+ * worker.h; how turns run together is batch.h's, what one model has is host.h's.
+ *
+ *     hosts   [ default │ another │ … ]      one pass at a time, in turn
+ *     hub     a cache without a model: it has the disk tier whatever comes and goes, and what is
+ *             to be removed there
  */
 #include "daemon/worker.h"
 
@@ -9,38 +13,36 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/paths.h"
-#include "daemon/batch.h"
 #include "daemon/budget.h"
-#include "daemon/embedder.h"
-#include "daemon/config.h"
 #include "daemon/forget.h"
+#include "daemon/host.h"
 #include "daemon/keep.h"
 #include "daemon/limits.h"
-#include "daemon/pressure.h"
 #include "daemon/request.h"
 #include "daemon/room.h"
-#include "daemon/verify.h"
-#include "daemon/verify_idle.h"
-
-/* One daemon a process, so one of these. */
-static struct {
-    struct daemon *d;
-    pthread_t thread;
-    struct engine *engine; /* the worker's until its thread ends, then worker_join's */
-} self;
 
 struct work {
     struct daemon *d;
-    struct engine *engine;
-    struct kv_pool *pool;
-    struct cache *cache;
-    struct pressure pressure;
-    struct batch batch;
-    struct verifier verifier;
-    struct idle_verifier idle_verifier;
+    struct host *hosts[LIMIT_RESIDENT];
+    int n_hosts;
+    int next; /* whose step is next */
+    struct cache *hub;
+    struct kv_pool *hub_pool;
+    /* A model that is to come: its order, and the thread that loads it once there is room. */
+    struct load *load;
+    struct host *coming;
+    struct host_room room;
+    pthread_t loader;
+    bool is_loader_started;
     bool is_stopping;
 };
+
+/* One daemon a process, so one of these. Engines and tokenizers are in use by the history thread
+ * until it has ended: they are freed by worker_join. */
+static struct {
+    pthread_t thread;
+    struct work w;
+} self;
 
 void worker_interrupt(struct daemon *d)
 {
@@ -59,224 +61,292 @@ static void tell_loop(struct daemon *d, int kind)
         free(m);
 }
 
-/* ---- loading ---- */
+/* ---- memory ---- */
 
-static void on_progress(void *ctx, double done)
+static uint64_t memory_bytes(const struct work *w)
 {
-    struct daemon *d = ctx;
-    atomic_store(&d->load_permille, (int)(done * 1000));
-    atomic_fetch_add(&d->n.worker_ticks, 1);
+    return (uint64_t)atomic_load(&w->d->n.memory_bytes_max);
 }
 
-static int open_engine(struct work *w, uint64_t memory_bytes, struct err *e)
+/* Of weights and buffers; with the windows that nobody may take from the hosts. */
+static uint64_t fixed_bytes(const struct work *w, bool with_windows)
 {
-    const struct config *c = w->d->config;
-    char *fingerprints = c->cache_dir ? path_join(c->cache_dir, "fingerprints") : NULL;
-    struct engine_options o = {
-        .model_path = c->model,
-        .chat_template = c->chat_template,
-        .isa = c->isa,
-        .n_threads = c->threads,
-        .n_ctx = c->ctx > 0 ? c->ctx : DEFAULT_CTX,
-        .kv_type = c->kv_type,
-        .skip_nfc = c->skip_nfc,
-        .memory_bytes = memory_bytes,
-        .fingerprint_cache = fingerprints,
-        .on_progress = on_progress,
-        .progress_ctx = w->d,
-        .abort = &w->d->load_abort,
-    };
-    int rc = engine_open(&o, &w->engine, e);
-    free(fingerprints);
-    return rc;
-}
-
-/* Before the disk tier learns what it has, and trims it. */
-static void set_pins(struct work *w, size_t n_turn_blocks)
-{
-    struct daemon *d = w->d;
-    const uint8_t *model = engine_info(w->engine)->fingerprint;
-    size_t n_refused = 0;
-    struct err e, why;
-    cache_set_turn_blocks(w->cache, n_turn_blocks);
-    for (size_t i = 0; i < d->n_pins; i++) {
-        if (memcmp(d->pins[i].model, model, HASH_BYTES) == 0 &&
-            cache_pin(w->cache, d->pins[i].block, 1, &e)) {
-            n_refused++;
-            why = e;
-        }
+    uint64_t sum = 0;
+    for (int i = 0; i < w->n_hosts; i++) {
+        const struct host *h = w->hosts[i];
+        sum += h->fixed_bytes;
+        sum += with_windows ? h->n_window_blocks * h->block_bytes : 0;
     }
-    if (n_refused > 0)
-        log_warn("%zu stored pins have no effect in this run: %s", n_refused, why.text);
-    free(d->pins);
-    d->pins = NULL;
-    d->n_pins = 0;
+    return sum;
 }
 
-/* The names on the disk are known: a mail, so that the counters are looked at. */
-static void on_known(void *ctx, bool is_done)
+/* What is left for KV is shared, `taken` bytes of it being for a model that comes. */
+static bool share_memory(struct work *w, uint64_t taken)
 {
-    (void)ctx;
-    (void)is_done;
+    taken += fixed_bytes(w, false) + (uint64_t)atomic_load(&w->d->n.vectors_bytes);
+    const uint64_t all = memory_bytes(w);
+    return host_share(w->hosts, w->n_hosts, all > taken ? all - taken : 0);
 }
 
-/* Without it all else works; why there is none is said once. */
-static void open_disk(struct work *w)
+static void add_host(struct work *w, struct host *h)
 {
-    const struct config *c = w->d->config;
-    const bool is_auto = c->disk_bytes == CONFIG_DISK_AUTO;
-    struct cache_disk_options o = {
-        .dir = c->cache_dir,
-        .bytes_max = is_auto ? DEFAULT_DISK_BYTES : c->disk_bytes,
-        .percent_max = is_auto ? DEFAULT_DISK_PERCENT : 0,
-        .reserve_bytes = c->disk_reserve_bytes,
-        .tail_idle_ms = DISK_TAIL_IDLE_MS,
-        .reply = &w->d->worker,
-        .reply_kind = MAIL_DISK,
-    };
-    struct err e;
-    if (!c->use_cache || !c->cache_dir || c->disk_bytes == 0)
-        return;
-    if (cache_disk_open(w->cache, &o, &e))
-        log_warn("no disk cache in this run: %s", e.text);
-    else
-        (void)!cache_sync(w->cache, on_known, NULL, &e);
+    h->served->host = h;
+    w->hosts[w->n_hosts++] = h;
+    (void)share_memory(w, 0);
 }
 
-/* The largest pass, and what each running turn has of logits: the engine's, and the sampler's
- * copies and candidates. */
-static uint64_t pass_bytes(const struct work *w)
-{
-    const uint64_t n_vocab = (uint64_t)engine_info(w->engine)->n_vocab;
-    const int parallel = w->d->config->parallel;
-    return engine_pass_bytes(w->engine, PACE_ROWS_MAX + parallel) +
-           (uint64_t)parallel * LOOKUP_SLOTS_MAX * sizeof(uint32_t) +
-           (uint64_t)parallel * n_vocab * (6 + LOOKUP_DRAFT_MAX) * sizeof(float);
-}
+/* ---- the start ---- */
 
-static void tell_budget(struct work *w, const struct budget_request *r, const struct budget *budget)
+static int make_hub(struct work *w, struct err *e)
 {
-    struct counters *n = &w->d->n;
-    const struct engine_info *info = engine_info(w->engine);
-    const uint64_t kv_bytes = (uint64_t)budget->n_blocks * r->block_bytes;
-    atomic_store(&n->weights_bytes, r->weights_bytes);
-    atomic_store(&n->vectors_bytes, r->vectors_bytes);
-    atomic_store(&n->buffers_bytes, budget->buffers_bytes);
-    atomic_store(&n->kv_bytes_max, kv_bytes);
-    atomic_store(&n->kv_allowed_bytes, kv_bytes);
-    log_info("model %s (%s, %s, %.1f M parameters), %s, %d threads; ctx %d, memory %.0f MiB: "
-             "weights %.0f, buffers %.0f, KV %.0f",
-             info->id, info->arch, info->quant, (double)info->n_params / 1e6, info->isa,
-             info->n_threads, budget->ctx, (double)r->memory_bytes / (1 << 20),
-             (double)r->weights_bytes / (1 << 20), (double)budget->buffers_bytes / (1 << 20),
-             (double)kv_bytes / (1 << 20));
-}
-
-static int load(struct work *w, struct err *e)
-{
-    struct daemon *d = w->d;
-    struct budget budget;
-    uint64_t vectors_bytes;
-    uint64_t memory_bytes = d->config->memory_bytes ? d->config->memory_bytes : budget_default();
-    atomic_store(&d->n.memory_bytes_max, memory_bytes);
-    int rc = open_engine(w, memory_bytes, e);
+    struct kv_shape shape;
+    struct cache_stats s;
+    int rc = kv_shape_init(&shape, KV_F16, 1, 1, 16, e);
+    if (rc == 0)
+        rc = kv_pool_new(&shape, 1, &w->hub_pool, e);
+    if (rc == 0)
+        rc = cache_new(w->hub_pool, &w->hub, e);
     if (rc)
         return rc;
-    const struct engine_info *info = engine_info(w->engine);
-    struct budget_request request = {
-        .memory_bytes = memory_bytes,
-        .weights_bytes = info->weights_bytes,
-        .vectors_bytes = embedder_bytes(d->config, memory_bytes, &vectors_bytes),
-        .pass_bytes = pass_bytes(w),
-        .block_bytes = info->kv.block_bytes,
-        .ctx = d->config->ctx,
-        .n_ctx_train = info->n_ctx_train,
-    };
-    if ((rc = budget_plan(&request, &budget, e)) ||
-        (rc = kv_pool_new(&info->kv, budget.n_blocks, &w->pool, e)) ||
-        (rc = cache_new(w->pool, &w->cache, e)))
-        return rc;
-    set_pins(w, (size_t)budget.ctx / KV_BLOCK + 2);
-    open_disk(w);
-    pressure_init(&w->pressure, NULL);
-    d->ctx = budget.ctx;
-    tell_budget(w, &request, &budget);
+    cache_stats(w->hosts[0]->cache, &s);
+    if (s.has_disk)
+        cache_disk_share(w->hub, w->hosts[0]->cache);
     return 0;
 }
 
-/* What a failed load has made, and what a finished worker leaves; the engine stays for worker_join.
- */
-static void unload(struct work *w)
+/* --model's, before anything is served. */
+static int load_default(struct work *w, struct err *e)
 {
-    cache_free(w->cache);
-    kv_pool_free(w->pool);
-    w->cache = NULL;
-    w->pool = NULL;
+    struct daemon *d = w->d;
+    const uint64_t bytes = d->config->memory_bytes ? d->config->memory_bytes : budget_default();
+    const struct host_room room = {bytes, bytes, d->config->ctx};
+    const struct load pins = {.pins = d->pins, .n_pins = d->n_pins};
+    struct host *h = host_new(d, d->served[0]);
+    atomic_store(&d->n.memory_bytes_max, bytes);
+    if (!h)
+        return err_set(e, ERR_NOMEM, "out of memory for the model");
+    int rc = host_load(h, &room, e);
+    if (rc == 0)
+        rc = host_begin(h, &room, NULL, &pins, e);
+    if (rc) {
+        host_free(h);
+        return rc;
+    }
+    add_host(w, h);
+    free(d->pins);
+    d->pins = NULL;
+    d->n_pins = 0;
+    d->ctx = h->ctx;
+    snprintf(d->model_id, sizeof d->model_id, "%s", engine_info(h->engine)->id);
+    return make_hub(w, e);
 }
 
 /* The states are set in this order so that whoever sees READY sees engine and ctx too. A stop that
  * came meanwhile stays. */
-static bool load_and_tell(struct work *w)
+static void load_and_tell(struct work *w)
 {
     struct err e;
     struct daemon *d = w->d;
     int expected = DAEMON_LOADING;
-    if (load(w, &e)) {
+    if (load_default(w, &e)) {
         snprintf(d->load_error, sizeof d->load_error, "%s", e.text);
-        unload(w);
         atomic_compare_exchange_strong(&d->state, &expected, DAEMON_FAILED);
         tell_loop(d, MAIL_READY);
-        return false;
+        return;
     }
-    batch_init(&w->batch, d, w->engine, w->cache);
-    verifier_init(&w->verifier, d, w->engine, w->cache);
-    idle_verifier_init(&w->idle_verifier, d, w->engine, w->cache);
     atomic_store(&d->load_permille, 1000);
-    atomic_store(&d->engine, w->engine);
+    atomic_store(&d->engine, w->hosts[0]->engine);
     atomic_compare_exchange_strong(&d->state, &expected, DAEMON_READY);
     tell_loop(d, MAIL_READY);
-    return true;
 }
 
-/* ---- serving ---- */
+/* ---- models that come ---- */
 
-static void handle_mail(struct work *w, struct mail *m, bool is_loaded)
+static void tell_history(struct daemon *d, struct load *l, int kind)
 {
-    struct turn *t = (struct turn *)m;
+    l->mail = (struct mail){.kind = kind};
+    if (!mailbox_push(&d->history, &l->mail))
+        load_free(l);
+}
+
+static void *load_run(void *arg)
+{
+    struct work *w = arg;
+    struct load *l = w->load;
+    l->rc = host_load(w->coming, &w->room, &l->err);
+    l->mail = (struct mail){.kind = MAIL_LOADED};
+    (void)!mailbox_push(&w->d->worker, &l->mail); /* refused: the worker joins us, and looks */
+    return NULL;
+}
+
+static void end_load(struct work *w, int rc)
+{
+    struct load *l = w->load;
+    l->rc = rc;
+    if (rc)
+        host_free(w->coming);
+    w->load = NULL;
+    w->coming = NULL;
+    w->is_loader_started = false;
+    (void)share_memory(w, 0);
+    tell_history(w->d, l, MAIL_LOADED);
+}
+
+/* The loader begins when what the others have beyond their shares is free. */
+static void try_load(struct work *w)
+{
+    struct load *l = w->load;
+    if (!l || w->is_loader_started || !share_memory(w, l->need_bytes))
+        return;
+    const bool is_alone = w->n_hosts == 0;
+    const uint64_t all = memory_bytes(w), others = fixed_bytes(w, true);
+    w->room = (struct host_room){
+        .memory_bytes = all > others ? all - others : 1,
+        .most_bytes = all,
+        .ctx = is_alone && w->d->config->ctx == 0 ? 0 : l->ctx,
+    };
+    const int rc = thread_start(&w->loader, THREAD_LOADER, load_run, w, &l->err);
+    if (rc)
+        end_load(w, rc);
+    else
+        w->is_loader_started = true;
+}
+
+static void begin_load(struct work *w, struct load *l)
+{
+    w->load = l;
+    w->coming = host_new(w->d, l->served);
+    if (!w->coming)
+        end_load(w, err_set(&l->err, ERR_NOMEM, "out of memory for the model"));
+    else if (w->n_hosts == LIMIT_RESIDENT)
+        end_load(w, err_set(&l->err, ERR_LIMIT, "%d models are in memory", w->n_hosts));
+    else
+        try_load(w);
+}
+
+/* The loader is done. */
+static void take_loaded(struct work *w, struct load *l)
+{
+    pthread_join(w->loader, NULL);
+    int rc = l->rc;
+    if (rc == 0 && w->is_stopping)
+        rc = err_set(&l->err, ERR_CANCELED, "the daemon is stopping");
+    if (rc == 0)
+        rc = host_begin(w->coming, &w->room, w->hub, l, &l->err);
+    if (rc == 0)
+        add_host(w, w->coming);
+    end_load(w, rc);
+}
+
+/* ---- models that go ---- */
+
+static void remove_host(struct work *w, int i)
+{
+    struct host *h = w->hosts[i];
+    struct load *l = h->leaving;
+    if (cache_has_waiting(h->cache))
+        log_info("model %s leaves before all of its KV was written", h->served->id);
+    cache_disk_leave(h->cache);
+    h->served->host = NULL;
+    host_free(h);
+    w->n_hosts--;
+    memmove(&w->hosts[i], &w->hosts[i + 1], (size_t)(w->n_hosts - i) * sizeof *w->hosts);
+    (void)share_memory(w, 0);
+    tell_history(w->d, l, MAIL_UNLOADED);
+}
+
+static void let_leave(struct work *w)
+{
+    for (int i = w->n_hosts - 1; i >= 0; i--)
+        if (host_has_left(w->hosts[i]))
+            remove_host(w, i);
+}
+
+/* ---- mail ---- */
+
+static size_t all_caches(const struct work *w, struct cache *ret[1 + LIMIT_RESIDENT])
+{
+    size_t n = 0;
+    if (w->hub)
+        ret[n++] = w->hub;
+    for (int i = 0; i < w->n_hosts; i++)
+        ret[n++] = w->hosts[i]->cache;
+    return n;
+}
+
+static void wake_batches(struct work *w)
+{
+    for (int i = 0; i < w->n_hosts; i++)
+        batch_wake(&w->hosts[i]->batch);
+}
+
+static void take_turn(struct work *w, struct turn *t)
+{
+    struct host *h = t->served->host;
+    if (h && !w->is_stopping) {
+        batch_add(&h->batch, t);
+        return;
+    }
+    turn_fail(t, 503, "stopping", "the daemon is stopping");
+    batch_hand_back(w->d, t);
+}
+
+static void take_keep(struct work *w, struct keep *k)
+{
+    struct host *h = k->served->host;
+    if (h && !w->is_stopping)
+        keep_run(w->d, h->engine, h->cache, k);
+    else
+        keep_refuse(w->d, k);
+    wake_batches(w);
+}
+
+static void take_verify(struct work *w, struct verify *v)
+{
+    struct host *h = v->served->host;
+    if (h && !w->is_stopping)
+        verifier_add(&h->verifier, v);
+    else
+        verify_refuse(w->d, v, "stopping", "the daemon is stopping");
+}
+
+static void take_forget(struct work *w, struct forget *f)
+{
+    struct cache *all[1 + LIMIT_RESIDENT];
+    forget_run(w->d, all, all_caches(w, all), f);
+    wake_batches(w);
+}
+
+static void handle_mail(struct work *w, struct mail *m)
+{
     switch (m->kind) {
     case MAIL_TURN:
-        if (is_loaded && !w->is_stopping) {
-            batch_add(&w->batch, t);
-        } else {
-            turn_fail(t, 503, "stopping", "the daemon is stopping");
-            batch_hand_back(w->d, t);
-        }
+        take_turn(w, (struct turn *)m);
         break;
     case MAIL_FORGET:
-        forget_run(w->d, w->cache, (struct forget *)m);
-        if (is_loaded)
-            batch_wake(&w->batch);
+        take_forget(w, (struct forget *)m);
         break;
     case MAIL_KEEP:
-        if (is_loaded && !w->is_stopping)
-            keep_run(w->d, w->engine, w->cache, (struct keep *)m);
-        else
-            keep_refuse(w->d, (struct keep *)m);
-        if (is_loaded)
-            batch_wake(&w->batch);
+        take_keep(w, (struct keep *)m);
         break;
     case MAIL_ROOM:
-        room_make(w->cache, m);
+        room_make(w->hub, m);
         break;
     case MAIL_VERIFY:
-        if (is_loaded && !w->is_stopping)
-            verifier_add(&w->verifier, (struct verify *)m);
-        else
-            verify_refuse(w->d, (struct verify *)m, "stopping", "the daemon is stopping");
+        take_verify(w, (struct verify *)m);
         break;
     case MAIL_DISK:
-        cache_take_mail(w->cache, m);
-        batch_wake(&w->batch);
+        cache_take_mail(w->hub, m);
+        wake_batches(w);
+        break;
+    case MAIL_LOAD:
+        begin_load(w, (struct load *)m);
+        break;
+    case MAIL_LOADED:
+        take_loaded(w, (struct load *)m);
+        break;
+    case MAIL_UNLOAD:
+        host_leave(((struct load *)m)->served->host, (struct load *)m);
         break;
     case MAIL_STOP:
         w->is_stopping = true;
@@ -288,46 +358,90 @@ static void handle_mail(struct work *w, struct mail *m, bool is_loaded)
     }
 }
 
-static void take_mail(struct work *w, bool is_loaded)
+static void take_mail(struct work *w)
 {
     struct mail *m = mailbox_take(&w->d->worker);
     while (m) {
         struct mail *next = m->next;
         m->next = NULL;
-        handle_mail(w, m, is_loaded);
+        handle_mail(w, m);
         m = next;
     }
 }
 
+/* ---- counters ---- */
+
+static void count_memory(struct work *w)
+{
+    struct counters *n = &w->d->n;
+    uint64_t weights = 0, fixed = 0;
+    for (int i = 0; i < w->n_hosts; i++) {
+        weights += engine_info(w->hosts[i]->engine)->weights_bytes;
+        fixed += w->hosts[i]->fixed_bytes;
+    }
+    atomic_store(&n->weights_bytes, weights);
+    atomic_store(&n->buffers_bytes, fixed - weights);
+}
+
+static void add_stats(struct cache_stats *sum, const struct cache_stats *s)
+{
+    sum->n_blocks += s->n_blocks;
+    sum->n_tails += s->n_tails;
+    sum->bytes_used += s->bytes_used;
+    sum->bytes_max += s->bytes_max;
+    sum->n_evicted_blocks += s->n_evicted_blocks;
+    sum->bytes_cached += s->bytes_cached;
+    sum->bytes_allowed += s->bytes_allowed;
+    sum->bytes_resident += s->bytes_resident;
+    sum->n_disk_waiting += s->n_disk_waiting;
+}
+
+static void count_disk(struct counters *n, const struct cache_stats *s, size_t n_waiting)
+{
+    atomic_store(&n->disk_blocks, s->disk_blocks);
+    atomic_store(&n->disk_bytes, s->disk_bytes);
+    atomic_store(&n->disk_bytes_max, s->disk_bytes_max);
+    atomic_store(&n->disk_waiting, n_waiting);
+    atomic_store(&n->disk_read, s->n_disk_read);
+    atomic_store(&n->disk_written, s->n_disk_written);
+    atomic_store(&n->disk_bytes_written, s->disk_bytes_written);
+    atomic_store(&n->disk_removed, s->n_disk_removed);
+    atomic_store(&n->disk_bad, s->n_disk_bad);
+    atomic_store(&n->disk_failed, s->n_disk_failed);
+    atomic_store(&n->disk_paused, s->is_disk_paused);
+}
+
 /* What is new or due goes to the disk, what the machine is short of to the system; then the
  * counters. */
-static void tend_cache(struct work *w)
+static void tend_caches(struct work *w)
 {
-    struct cache_stats s;
+    struct cache_stats s, sum = {0};
     struct counters *n = &w->d->n;
-    cache_tend(w->cache);
-    pressure_tend(&w->pressure, w->cache, n);
-    cache_stats(w->cache, &s);
-    atomic_store(&n->kv_blocks, s.n_blocks + s.n_tails);
-    atomic_store(&n->kv_bytes, s.bytes_used);
-    atomic_store(&n->kv_evicted, s.n_evicted_blocks);
-    atomic_store(&n->kv_cached_bytes, s.bytes_cached);
-    atomic_store(&n->kv_allowed_bytes, s.bytes_allowed);
-    atomic_store(&n->kv_resident_bytes, s.bytes_resident);
-    if (!s.has_disk)
+    if (!w->hub)
         return;
-    atomic_store(&n->disk_blocks, s.disk_blocks);
-    atomic_store(&n->disk_bytes, s.disk_bytes);
-    atomic_store(&n->disk_bytes_max, s.disk_bytes_max);
-    atomic_store(&n->disk_waiting, s.n_disk_waiting);
-    atomic_store(&n->disk_read, s.n_disk_read);
-    atomic_store(&n->disk_written, s.n_disk_written);
-    atomic_store(&n->disk_bytes_written, s.disk_bytes_written);
-    atomic_store(&n->disk_removed, s.n_disk_removed);
-    atomic_store(&n->disk_bad, s.n_disk_bad);
-    atomic_store(&n->disk_failed, s.n_disk_failed);
-    atomic_store(&n->disk_paused, s.is_disk_paused);
+    for (int i = 0; i < w->n_hosts; i++) {
+        struct host *h = w->hosts[i];
+        cache_tend(h->cache);
+        pressure_tend(&h->pressure, h->cache, n);
+        cache_stats(h->cache, &s);
+        add_stats(&sum, &s);
+        atomic_store(&h->served->kv_bytes, s.bytes_used);
+        atomic_store(&h->served->kv_bytes_max, s.bytes_max);
+    }
+    count_memory(w);
+    atomic_store(&n->kv_blocks, sum.n_blocks + sum.n_tails);
+    atomic_store(&n->kv_bytes, sum.bytes_used);
+    atomic_store(&n->kv_bytes_max, sum.bytes_max);
+    atomic_store(&n->kv_evicted, sum.n_evicted_blocks);
+    atomic_store(&n->kv_cached_bytes, sum.bytes_cached);
+    atomic_store(&n->kv_allowed_bytes, sum.bytes_allowed);
+    atomic_store(&n->kv_resident_bytes, sum.bytes_resident);
+    cache_stats(w->hub, &s);
+    if (s.has_disk)
+        count_disk(n, &s, sum.n_disk_waiting);
 }
+
+/* ---- serving ---- */
 
 /* The sooner of two timeouts, -1 being none. */
 static int sooner(int a, int b)
@@ -335,23 +449,91 @@ static int sooner(int a, int b)
     return a < 0 || (b >= 0 && b < a) ? b : a;
 }
 
+static bool are_idle(const struct work *w)
+{
+    for (int i = 0; i < w->n_hosts; i++)
+        if (!batch_is_idle(&w->hosts[i]->batch))
+            return false;
+    return true;
+}
+
+/* Whether host i's turns go on now: those that nobody waits for stand back behind other models'. */
+static bool has_turns(const struct work *w, int i)
+{
+    const struct batch *b = &w->hosts[i]->batch;
+    if (batch_is_idle(b))
+        return false;
+    for (int k = 0; k < w->n_hosts && batch_is_background(b); k++) {
+        const struct batch *other = &w->hosts[k]->batch;
+        if (k != i && !batch_is_idle(other) && !batch_is_background(other))
+            return false;
+    }
+    return true;
+}
+
+static bool can_step(const struct work *w)
+{
+    for (int i = 0; i < w->n_hosts; i++)
+        if (has_turns(w, i) && !w->hosts[i]->batch.is_stalled)
+            return true;
+    return false;
+}
+
+static bool can_verify(const struct work *w)
+{
+    for (int i = 0; i < w->n_hosts; i++)
+        if (verifier_is_ready(&w->hosts[i]->verifier))
+            return true;
+    return false;
+}
+
+static bool prepare_some(const struct work *w)
+{
+    for (int i = 0; i < w->n_hosts; i++)
+        if (!w->hosts[i]->leaving && cache_prepare(w->hosts[i]->cache))
+            return true;
+    return false;
+}
+
+static int due_ms(struct work *w, bool is_idle)
+{
+    int ms = -1;
+    for (int i = 0; i < w->n_hosts; i++) {
+        struct host *h = w->hosts[i];
+        idle_verifier_note(&h->idle_verifier, is_idle);
+        ms = sooner(ms, cache_due_ms(h->cache));
+        ms = sooner(ms, idle_verifier_due_ms(&h->idle_verifier));
+        ms = sooner(ms, pressure_due_ms(&h->pressure, h->cache));
+        ms = sooner(ms, host_leaves_ms(h));
+    }
+    return ms;
+}
+
 /* Waits until there is something to do: mail, or what is due. */
-static void rest(struct work *w, bool is_loaded)
+static void rest(struct work *w)
 {
     struct daemon *d = w->d;
-    int due_ms = -1;
-    if (is_loaded) {
-        idle_verifier_note(&w->idle_verifier, batch_is_idle(&w->batch));
-        due_ms = sooner(cache_due_ms(w->cache), idle_verifier_due_ms(&w->idle_verifier));
-        due_ms = sooner(due_ms, pressure_due_ms(&w->pressure, w->cache));
-    }
-    const bool is_batch_waiting = !is_loaded || batch_is_idle(&w->batch) || w->batch.is_stalled;
-    const bool is_proving = is_loaded && verifier_is_ready(&w->verifier);
-    const bool is_idle = is_loaded && batch_is_idle(&w->batch) && !is_proving;
-    if (is_batch_waiting && !is_proving && due_ms != 0 && !(is_idle && cache_prepare(w->cache))) {
-        atomic_store(&d->n.worker_parked, 1);
-        mailbox_wait(&d->worker, due_ms);
-        atomic_store(&d->n.worker_parked, 0);
+    const bool is_idle = are_idle(w), is_proving = can_verify(w);
+    const int ms = due_ms(w, is_idle);
+    if (can_step(w) || is_proving || ms == 0 || (is_idle && w->hub && prepare_some(w)))
+        return;
+    atomic_store(&d->n.worker_parked, 1);
+    mailbox_wait(&d->worker, ms);
+    atomic_store(&d->n.worker_parked, 0);
+}
+
+/* One pass, of the model whose turn it is. A batch that waits for the disk makes none. */
+static void step(struct work *w)
+{
+    for (int k = 0; k < w->n_hosts; k++) {
+        const int i = (w->next + k) % w->n_hosts;
+        if (!has_turns(w, i))
+            continue;
+        batch_step(&w->hosts[i]->batch);
+        if (w->hosts[i]->batch.is_stalled)
+            continue;
+        w->next = i + 1;
+        return;
     }
 }
 
@@ -359,68 +541,81 @@ static void rest(struct work *w, bool is_loaded)
  * interrupts that. */
 static void verify(struct work *w, bool is_told)
 {
-    const bool is_idle = batch_is_idle(&w->batch);
+    const bool is_idle = are_idle(w);
     if (is_idle && !is_told)
-        return; /* the batch has become idle just now */
-    verifier_step(&w->verifier, is_idle);
-    if (is_idle && !verifier_is_ready(&w->verifier))
-        idle_verifier_step(&w->idle_verifier);
+        return; /* the batches have become idle just now */
+    for (int i = 0; i < w->n_hosts; i++)
+        verifier_step(&w->hosts[i]->verifier, is_idle);
+    for (int i = 0; i < w->n_hosts && is_idle && !can_verify(w); i++)
+        idle_verifier_step(&w->hosts[i]->idle_verifier);
 }
 
-static void serve(struct work *w, bool is_loaded)
+static void serve(struct work *w)
 {
     struct daemon *d = w->d;
     while (!w->is_stopping) {
-        rest(w, is_loaded);
-        const bool is_told = is_loaded && batch_is_idle(&w->batch);
+        rest(w);
+        const bool is_told = are_idle(w);
         atomic_store(&d->is_proving, is_told);
         if (is_told)
             atomic_store(&d->pass_abort, 0); /* before mail and flags are read: worker.h */
-        take_mail(w, is_loaded);
+        take_mail(w);
         atomic_fetch_add(&d->n.worker_ticks, 1);
-        if (is_loaded)
-            verifier_yield(&w->verifier, batch_is_idle(&w->batch));
-        if (is_loaded && !w->is_stopping && !batch_is_idle(&w->batch))
-            batch_step(&w->batch);
-        if (is_loaded && !w->is_stopping)
+        for (int i = 0; i < w->n_hosts; i++)
+            verifier_yield(&w->hosts[i]->verifier, are_idle(w));
+        if (!w->is_stopping)
+            step(w);
+        if (!w->is_stopping)
             verify(w, is_told);
         atomic_store(&d->is_proving, 0);
-        if (is_loaded)
-            tend_cache(w);
+        let_leave(w);
+        try_load(w);
+        tend_caches(w);
     }
-    mailbox_close(&d->worker);
-    take_mail(w, is_loaded);
-    if (is_loaded) {
-        batch_stop(&w->batch);
-        verifier_stop(&w->verifier);
-        idle_verifier_stop(&w->idle_verifier);
-        cache_disk_close(w->cache, LIMIT_DISK_STOP_MS);
-    }
+}
+
+/* Nothing is loaded any more, all turns end, what waits goes to the disk. */
+static void stop(struct work *w)
+{
+    mailbox_close(&w->d->worker);
+    take_mail(w);
+    if (w->is_loader_started)
+        take_loaded(w, w->load);
+    else if (w->load)
+        end_load(w, err_set(&w->load->err, ERR_CANCELED, "the daemon is stopping"));
+    for (int i = 0; i < w->n_hosts; i++)
+        host_stop(w->hosts[i]);
+    for (int i = 0; i < w->n_hosts; i++)
+        cache_disk_close(w->hosts[i]->cache, LIMIT_DISK_STOP_MS);
+    if (w->hub)
+        cache_disk_close(w->hub, LIMIT_DISK_STOP_MS);
 }
 
 static void *run(void *arg)
 {
-    struct daemon *d = arg;
-    struct work w = {.d = d};
-    bool is_loaded = load_and_tell(&w);
-    serve(&w, is_loaded);
-    unload(&w);
-    self.engine = w.engine;
-    tell_loop(d, MAIL_STOPPED);
+    struct work *w = arg;
+    load_and_tell(w);
+    serve(w);
+    stop(w);
+    for (int i = 0; i < w->n_hosts; i++)
+        host_empty(w->hosts[i]);
+    cache_free(w->hub);
+    kv_pool_free(w->hub_pool);
+    tell_loop(w->d, MAIL_STOPPED);
     return NULL;
 }
 
 int worker_start(struct daemon *d, struct err *e)
 {
-    self.d = d;
-    self.engine = NULL;
-    return thread_start(&self.thread, THREAD_WORKER, run, d, e);
+    self.w = (struct work){.d = d};
+    return thread_start(&self.thread, THREAD_WORKER, run, &self.w, e);
 }
 
 void worker_join(struct daemon *d)
 {
     pthread_join(self.thread, NULL);
     atomic_store(&d->engine, NULL);
-    engine_close(self.engine);
-    self.engine = NULL;
+    for (int i = 0; i < self.w.n_hosts; i++)
+        host_free(self.w.hosts[i]);
+    self.w.n_hosts = 0;
 }

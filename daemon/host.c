@@ -1,0 +1,266 @@
+/* One model in memory: see host.h. */
+#include "daemon/host.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/paths.h"
+#include "daemon/budget.h"
+#include "daemon/config.h"
+#include "daemon/embedder.h"
+#include "daemon/limits.h"
+#include "daemon/request.h"
+
+struct host *host_new(struct daemon *d, struct served *s)
+{
+    struct host *h = calloc(1, sizeof *h);
+    if (!h)
+        return NULL;
+    h->d = d;
+    h->served = s;
+    return h;
+}
+
+/* ---- loading ---- */
+
+static void on_progress(void *ctx, double done)
+{
+    struct host *h = ctx;
+    const int permille = (int)(done * 1000);
+    atomic_store(&h->served->permille, permille);
+    if (h->served->is_default && !atomic_load(&h->d->engine))
+        atomic_store(&h->d->load_permille, permille);
+    atomic_fetch_add(&h->d->n.worker_ticks, 1);
+}
+
+int host_load(struct host *h, const struct host_room *room, struct err *e)
+{
+    const struct config *c = h->d->config;
+    char *fingerprints = c->cache_dir ? path_join(c->cache_dir, "fingerprints") : NULL;
+    struct engine_options o = {
+        .model_path = h->served->path,
+        .chat_template = h->served->is_default ? c->chat_template : NULL,
+        .isa = c->isa,
+        .n_threads = c->threads,
+        .n_ctx = c->ctx > 0 ? c->ctx : DEFAULT_CTX,
+        .kv_type = c->kv_type,
+        .skip_nfc = c->skip_nfc,
+        .memory_bytes = room->memory_bytes,
+        .fingerprint_cache = fingerprints,
+        .on_progress = on_progress,
+        .progress_ctx = h,
+        .passed = &h->d->n.layers,
+        .abort = &h->d->load_abort,
+    };
+    int rc = engine_open(&o, &h->engine, e);
+    free(fingerprints);
+    return rc;
+}
+
+/* ---- beginning ---- */
+
+/* Before the disk tier learns what it has, and trims it. */
+static void set_pins(struct host *h, const struct memory_block_pinned *pins, size_t n_pins)
+{
+    const uint8_t *model = engine_info(h->engine)->fingerprint;
+    size_t n_refused = 0;
+    struct err e, why;
+    cache_set_turn_blocks(h->cache, h->n_window_blocks);
+    for (size_t i = 0; i < n_pins; i++) {
+        if (memcmp(pins[i].model, model, HASH_BYTES) == 0 &&
+            cache_pin(h->cache, pins[i].block, 1, &e)) {
+            n_refused++;
+            why = e;
+        }
+    }
+    if (n_refused > 0)
+        log_warn("%zu stored pins have no effect in this run: %s", n_refused, why.text);
+}
+
+/* The names on the disk are known: a mail, so that the counters are looked at. */
+static void on_known(void *ctx, bool is_done)
+{
+    (void)ctx;
+    (void)is_done;
+}
+
+/* Without it all else works; why there is none is said once. */
+static void open_disk(struct host *h)
+{
+    const struct config *c = h->d->config;
+    const bool is_auto = c->disk_bytes == CONFIG_DISK_AUTO;
+    struct cache_disk_options o = {
+        .dir = c->cache_dir,
+        .bytes_max = is_auto ? DEFAULT_DISK_BYTES : c->disk_bytes,
+        .percent_max = is_auto ? DEFAULT_DISK_PERCENT : 0,
+        .reserve_bytes = c->disk_reserve_bytes,
+        .tail_idle_ms = DISK_TAIL_IDLE_MS,
+        .reply = &h->d->worker,
+        .reply_kind = MAIL_DISK,
+    };
+    struct err e;
+    if (!c->use_cache || !c->cache_dir || c->disk_bytes == 0)
+        return;
+    if (cache_disk_open(h->cache, &o, &e))
+        log_warn("no disk cache in this run: %s", e.text);
+    else
+        (void)!cache_sync(h->cache, on_known, NULL, &e);
+}
+
+/* The largest pass, and what each running turn has of logits: the engine's, and the sampler's
+ * copies and candidates. */
+static uint64_t pass_bytes(const struct host *h)
+{
+    const uint64_t n_vocab = (uint64_t)engine_info(h->engine)->n_vocab;
+    const int parallel = h->d->config->parallel;
+    return engine_pass_bytes(h->engine, PACE_ROWS_MAX + parallel) +
+           (uint64_t)parallel * LOOKUP_SLOTS_MAX * sizeof(uint32_t) +
+           (uint64_t)parallel * n_vocab * (6 + LOOKUP_DRAFT_MAX) * sizeof(float);
+}
+
+static void tell(const struct host *h, uint64_t memory_bytes, uint64_t kv_bytes)
+{
+    const struct engine_info *info = engine_info(h->engine);
+    log_info("model %s (%s, %s, %.1f M parameters), %s, %d threads; ctx %d, memory %.0f MiB: "
+             "weights %.0f, buffers %.0f, KV %.0f",
+             info->id, info->arch, info->quant, (double)info->n_params / 1e6, info->isa,
+             info->n_threads, h->ctx, (double)memory_bytes / (1 << 20),
+             (double)info->weights_bytes / (1 << 20),
+             (double)(h->fixed_bytes - info->weights_bytes) / (1 << 20),
+             (double)kv_bytes / (1 << 20));
+}
+
+/* Where the history thread finds it. */
+static void tell_served(const struct host *h)
+{
+    struct served *s = h->served;
+    s->engine = h->engine;
+    s->ctx = h->ctx;
+    s->fixed_bytes = h->fixed_bytes;
+    s->window_bytes = (uint64_t)h->n_window_blocks * h->block_bytes;
+    atomic_store(&s->weights_bytes, engine_info(h->engine)->weights_bytes);
+}
+
+static int plan(struct host *h, const struct host_room *room, struct budget *ret, struct err *e)
+{
+    const struct engine_info *info = engine_info(h->engine);
+    uint64_t vectors_bytes;
+    const struct budget_request request = {
+        .memory_bytes = room->memory_bytes,
+        .weights_bytes = info->weights_bytes,
+        .vectors_bytes =
+            embedder_bytes(h->d->config, atomic_load(&h->d->n.memory_bytes_max), &vectors_bytes),
+        .pass_bytes = pass_bytes(h),
+        .block_bytes = info->kv.block_bytes,
+        .ctx = room->ctx,
+        .n_ctx_train = info->n_ctx_train,
+    };
+    const int rc = budget_plan(&request, ret, e);
+    if (rc)
+        return rc;
+    h->fixed_bytes = info->weights_bytes + ret->buffers_bytes;
+    h->block_bytes = info->kv.block_bytes;
+    atomic_store(&h->d->n.vectors_bytes, request.vectors_bytes);
+    return 0;
+}
+
+int host_begin(struct host *h, const struct host_room *room, struct cache *hub,
+               const struct load *pins, struct err *e)
+{
+    struct budget budget = {0};
+    int rc = plan(h, room, &budget, e);
+    if (rc)
+        return rc;
+    const uint64_t more = room->most_bytes - room->memory_bytes;
+    const size_t n_blocks = budget.n_blocks + (size_t)(more / h->block_bytes);
+    h->ctx = budget.ctx;
+    h->n_window_blocks = (size_t)budget.ctx / KV_BLOCK + 2;
+    if ((rc = kv_pool_new(&engine_info(h->engine)->kv, n_blocks, &h->pool, e)) ||
+        (rc = cache_new(h->pool, &h->cache, e)))
+        return rc;
+    if (hub)
+        cache_disk_share(h->cache, hub);
+    set_pins(h, pins->pins, pins->n_pins);
+    if (!hub)
+        open_disk(h);
+    pressure_init(&h->pressure, NULL);
+    batch_init(&h->batch, h->d, h->engine, h->cache);
+    verifier_init(&h->verifier, h->d, h->engine, h->cache);
+    h->verifier.ctx = h->ctx;
+    idle_verifier_init(&h->idle_verifier, h->d, h->engine, h->cache);
+    tell_served(h);
+    tell(h, room->memory_bytes, (uint64_t)budget.n_blocks * h->block_bytes);
+    return 0;
+}
+
+void host_empty(struct host *h)
+{
+    load_free(h->leaving);
+    cache_free(h->cache);
+    kv_pool_free(h->pool);
+    h->leaving = NULL;
+    h->cache = NULL;
+    h->pool = NULL;
+}
+
+void host_free(struct host *h)
+{
+    if (!h)
+        return;
+    cache_free(h->cache);
+    kv_pool_free(h->pool);
+    engine_close(h->engine);
+    free(h);
+}
+
+/* ---- ending ---- */
+
+void host_stop(struct host *h)
+{
+    batch_stop(&h->batch);
+    verifier_stop(&h->verifier);
+    idle_verifier_stop(&h->idle_verifier);
+    cache_rest(h->cache);
+}
+
+void host_leave(struct host *h, struct load *order)
+{
+    h->leaving = order;
+    h->leaves_at_us = clock_us() + LIMIT_DISK_STOP_MS * 1000;
+    idle_verifier_stop(&h->idle_verifier);
+    cache_set_samples(h->cache, 0);
+    cache_rest(h->cache);
+}
+
+bool host_has_left(const struct host *h)
+{
+    return h->leaving && batch_is_idle(&h->batch) && h->verifier.n == 0 &&
+           !cache_is_busy(h->cache) &&
+           (clock_us() >= h->leaves_at_us || !cache_has_waiting(h->cache));
+}
+
+int host_leaves_ms(const struct host *h)
+{
+    if (!h->leaving)
+        return -1;
+    const int64_t left_us = h->leaves_at_us - clock_us();
+    return left_us > 0 ? (int)(left_us / 1000) + 1 : -1; /* then it is mail that we wait for */
+}
+
+/* ---- memory ---- */
+
+bool host_share(struct host *const *v, int n, uint64_t kv_bytes)
+{
+    uint64_t least = 0;
+    bool fits = true;
+    for (int i = 0; i < n; i++)
+        least += (uint64_t)v[i]->n_window_blocks * v[i]->block_bytes;
+    const uint64_t spare = kv_bytes > least && n > 0 ? (kv_bytes - least) / (uint64_t)n : 0;
+    for (int i = 0; i < n; i++) {
+        const size_t n_blocks = v[i]->n_window_blocks + (size_t)(spare / v[i]->block_bytes);
+        fits &= cache_set_limit(v[i]->cache, n_blocks);
+    }
+    return fits;
+}

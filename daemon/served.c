@@ -1,0 +1,562 @@
+/* Which models are in memory: see served.h. History thread. */
+#include "daemon/served.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "daemon/body.h"
+#include "daemon/budget.h"
+#include "daemon/catalog.h"
+#include "daemon/limits.h"
+#include "memory/memory.h"
+
+void load_free(struct load *l)
+{
+    if (!l)
+        return;
+    free(l->pins);
+    free(l);
+}
+
+const char *served_state_name(int state)
+{
+    static const char *const names[] = {
+        [SERVED_OUT] = "out",
+        [SERVED_LOADING] = "loading",
+        [SERVED_IN] = "in",
+        [SERVED_LEAVING] = "leaving",
+    };
+    return names[state];
+}
+
+static int state_of(const struct served *s)
+{
+    return atomic_load(&s->state);
+}
+
+static bool is_ready(const struct served *s)
+{
+    return state_of(s) == SERVED_IN && !s->is_draining;
+}
+
+/* ---- the entries ---- */
+
+/* A new entry, which stays until the end. NULL: no memory, or there are too many. */
+static struct served *add(struct daemon *d, const char *id, const char *path)
+{
+    const int n = atomic_load(&d->n_served);
+    struct served *s = n < LIMIT_SERVED ? calloc(1, sizeof *s) : NULL;
+    if (!s)
+        return NULL;
+    s->path = strdup(path);
+    if (!s->path) {
+        free(s);
+        return NULL;
+    }
+    snprintf(s->id, sizeof s->id, "%s", id);
+    d->served[n] = s;
+    atomic_store(&d->n_served, n + 1);
+    return s;
+}
+
+int served_start(struct daemon *d, struct err *e)
+{
+    char id[SERVED_ID_BYTES];
+    catalog_id(d->config->model, id, sizeof id);
+    struct served *s = add(d, id, d->config->model);
+    if (!s)
+        return err_set(e, ERR_NOMEM, "out of memory for the model");
+    s->is_default = true;
+    atomic_store(&s->state, SERVED_LOADING);
+    return 0;
+}
+
+void served_free_all(struct daemon *d)
+{
+    const int n = atomic_load(&d->n_served);
+    atomic_store(&d->n_served, 0);
+    for (int i = 0; i < n; i++) {
+        free(d->served[i]->path);
+        free(d->served[i]);
+        d->served[i] = NULL;
+    }
+}
+
+struct served *served_of_path(const struct daemon *d, const char *path)
+{
+    const int n = atomic_load(&d->n_served);
+    for (int i = 0; i < n; i++)
+        if (strcmp(d->served[i]->path, path) == 0)
+            return d->served[i];
+    return NULL;
+}
+
+void served_use(struct history *h, struct served *s)
+{
+    h->served = s;
+    h->engine = s ? s->engine : NULL;
+    h->ctx = s ? s->ctx : 0;
+}
+
+void served_use_default(struct history *h)
+{
+    struct served *s = h->d->served[0];
+    if (!h->has_begun && atomic_load(&h->d->engine)) {
+        h->has_begun = true;
+        s->used_us = clock_us();
+        atomic_store(&s->state, SERVED_IN);
+        atomic_fetch_add(&s->loads, 1);
+    }
+    served_use(h, state_of(s) == SERVED_IN ? s : NULL);
+    h->served = s;
+}
+
+/* ---- memory ---- */
+
+static uint64_t budget_bytes(const struct history *h)
+{
+    return (uint64_t)atomic_load(&h->d->n.memory_bytes_max);
+}
+
+static uint64_t vectors_bytes(const struct history *h)
+{
+    return (uint64_t)atomic_load(&h->d->n.vectors_bytes);
+}
+
+/* What a model needs, and the window that it would have. */
+struct need {
+    uint64_t bytes; /* weights, buffers, one window */
+    int ctx;
+};
+
+/* By what its file says; ERR_LIMIT: it wouldn't even fit alone. */
+static int need_of_file(const struct history *h, const struct engine_summary *m, struct need *ret,
+                        struct err *e)
+{
+    const int asked = h->d->config->ctx;
+    const struct budget_request r = {
+        .memory_bytes = budget_bytes(h),
+        .weights_bytes = m->weights_bytes,
+        .vectors_bytes = vectors_bytes(h),
+        .block_bytes = (size_t)m->kv_bytes * KV_BLOCK,
+        .ctx = asked < m->n_ctx_train ? asked : m->n_ctx_train, /* 0 stays 0 */
+        .n_ctx_train = m->n_ctx_train,
+    };
+    struct budget plan;
+    int rc = budget_plan(&r, &plan, e);
+    if (rc)
+        return rc;
+    ret->ctx = plan.ctx;
+    ret->bytes = m->weights_bytes + plan.buffers_bytes +
+                 ((uint64_t)plan.ctx / KV_BLOCK + 2) * r.block_bytes;
+    return 0;
+}
+
+static int need_of(struct history *h, const struct served *s, struct need *ret, struct err *e)
+{
+    struct catalog_file f;
+    if (s->fixed_bytes > 0) { /* it was in memory before */
+        *ret = (struct need){s->fixed_bytes + s->window_bytes, s->ctx};
+        return 0;
+    }
+    if (!catalog_find(h, s->id, &f))
+        return err_set(e, ERR_NOTFOUND, "model %s: its file has gone", s->id);
+    if (!f.runs)
+        return err_set(e, ERR_UNSUPPORTED, "model %s: %s", s->id, f.why);
+    return need_of_file(h, f.summary, ret, e);
+}
+
+/* Of all that are in memory, or on their way. */
+static uint64_t held_bytes(const struct history *h, int *ret_n)
+{
+    const struct daemon *d = h->d;
+    uint64_t sum = vectors_bytes(h);
+    *ret_n = 0;
+    for (int i = 0; i < atomic_load(&d->n_served); i++) {
+        const struct served *s = d->served[i];
+        if (state_of(s) == SERVED_OUT)
+            continue;
+        sum += s->fixed_bytes + s->window_bytes;
+        ++*ret_n;
+    }
+    return sum;
+}
+
+static bool fits_beside(const struct history *h, const struct served *s, const struct need *need)
+{
+    int n;
+    const uint64_t held = held_bytes(h, &n), all = budget_bytes(h);
+    if (n == 0)
+        return true;
+    return !s->must_be_alone && n < h->d->config->resident && held <= all &&
+           need->bytes <= all - held;
+}
+
+/* ---- choosing ---- */
+
+struct names {
+    struct buf text;
+    int n;
+    const char *but; /* the default's id */
+};
+
+static bool add_name(void *ctx, const struct catalog_file *f)
+{
+    struct names *l = ctx;
+    if (!f->runs || strcmp(f->id, l->but) == 0)
+        return true;
+    if (l->n++ < 8)
+        buf_printf(&l->text, ", %s", f->id);
+    return true;
+}
+
+/* A name that no model has: the default's, where it is the only one; existing clients send what
+ * OpenAI's models are called. */
+static int unknown(struct history *h, const char *name, struct served **ret_served,
+                   struct http_error *ret)
+{
+    struct served *own = h->d->served[0];
+    struct names others = {.but = own->id};
+    buf_init(&others.text, 4096);
+    if (h->d->config->serves_all)
+        catalog_each(h, add_name, &others);
+    *ret_served = own;
+    if (others.n > 0) {
+        if (others.n > 8)
+            buf_printf(&others.text, " and %d more", others.n - 8);
+        http_error_set(ret, 404, "model_not_found", "model",
+                       "there is no model \"%.100s\" here; these are served: %s (the "
+                       "default)%.300s",
+                       name, own->id, others.text.data ? others.text.data : "");
+    }
+    buf_done(&others.text);
+    return others.n > 0 ? ERR_NOTFOUND : 0;
+}
+
+/* NAME or NAME.gguf. */
+static bool has_name(const struct served *s, const char *name)
+{
+    const size_t n = strlen(s->id);
+    return strncmp(s->id, name, n) == 0 && (!name[n] || strcmp(name + n, ".gguf") == 0);
+}
+
+static int refuse(struct http_error *ret, const struct err *e, const struct served *s)
+{
+    switch (e->code) {
+    case ERR_NOTFOUND:
+        http_error_set(ret, 404, "model_not_found", "model", "%s", e->text);
+        break;
+    case ERR_LIMIT:
+        http_error_set(ret, 400, "model_too_large", "model", "model %s doesn't fit: %s", s->id,
+                       e->text);
+        break;
+    case ERR_NOMEM:
+        http_error_set(ret, 503, "out_of_memory", "model", "model %s: %s", s->id, e->text);
+        break;
+    case ERR_CANCELED:
+        http_error_set(ret, 503, "stopping", NULL, "the daemon is stopping");
+        break;
+    default:
+        http_error_set(ret, 400, "model_failed", "model", "model %s can't be loaded: %s", s->id,
+                       e->text);
+    }
+    return e->code;
+}
+
+static int resolve(struct history *h, const char *name, struct served **ret_served,
+                   struct http_error *ret)
+{
+    struct daemon *d = h->d;
+    struct catalog_file f;
+    *ret_served = d->served[0];
+    if (!name || !name[0] || strcmp(name, "default") == 0 || has_name(d->served[0], name))
+        return 0;
+    for (int i = 1; i < atomic_load(&d->n_served); i++) {
+        *ret_served = d->served[i];
+        if (state_of(d->served[i]) != SERVED_OUT && has_name(d->served[i], name))
+            return 0;
+    }
+    if (!d->config->serves_all || !catalog_find(h, name, &f))
+        return unknown(h, name, ret_served, ret);
+    if (!f.runs) {
+        http_error_set(ret, 400, "model_failed", "model", "model %s doesn't run: %s", f.id, f.why);
+        return ERR_UNSUPPORTED;
+    }
+    *ret_served = served_of_path(d, f.path);
+    if (!*ret_served)
+        *ret_served = add(d, f.id, f.path);
+    if (*ret_served)
+        return 0;
+    http_error_set(ret, 503, "out_of_memory", "model", "no memory for one more model");
+    return ERR_NOMEM;
+}
+
+int served_choose(struct history *h, struct request *r, const char *name, struct http_error *ret)
+{
+    struct served *s;
+    struct need need;
+    struct err e;
+    int rc = resolve(h, name, &s, ret);
+    if (rc)
+        return rc;
+    if (is_ready(s)) {
+        s->used_us = clock_us();
+        served_use(h, s);
+        return HANDLED;
+    }
+    if (state_of(s) == SERVED_OUT && need_of(h, s, &need, &e))
+        return refuse(ret, &e, s);
+    return history_park(h, r, s, ret);
+}
+
+int served_choose_body(struct history *h, struct request *r, const json *body,
+                       struct http_error *ret)
+{
+    const char *name = NULL;
+    int rc = body ? body_str(body, "model", "model", &name, ret) : 0;
+    return rc ? rc : served_choose(h, r, name, ret);
+}
+
+int served_choose_query(struct history *h, struct request *r, struct http_error *ret)
+{
+    char *name = NULL;
+    (void)!request_query(r, "model", &name); /* there is none: NULL */
+    int rc = served_choose(h, r, name, ret);
+    free(name);
+    return rc;
+}
+
+/* ---- coming and going ---- */
+
+static int order(struct history *h, struct served *s, int kind, const struct need *need)
+{
+    struct err e;
+    struct load *l = calloc(1, sizeof *l);
+    if (!l)
+        return ERR_NOMEM;
+    l->mail.kind = kind;
+    l->served = s;
+    if (need) {
+        l->ctx = need->ctx;
+        l->need_bytes = need->bytes;
+        if (memory_block_pins(h->memory, &l->pins, &l->n_pins, &e))
+            log_warn("model %s is loaded without its pins: %s", s->id, e.text);
+    }
+    if (mailbox_push(&h->d->worker, &l->mail))
+        return 0;
+    load_free(l);
+    return ERR_BUSY;
+}
+
+static void bring_in(struct history *h, struct served *s, const struct need *need)
+{
+    atomic_store(&s->permille, 0);
+    if (order(h, s, MAIL_LOAD, need))
+        return;
+    atomic_store(&s->state, SERVED_LOADING);
+    log_info("model %s is asked for, and loaded", s->id);
+}
+
+/* Nothing of it is out: from here on nobody but the worker knows its engine. */
+static void send_away(struct history *h, struct served *s, const char *why)
+{
+    if (order(h, s, MAIL_UNLOAD, NULL))
+        return;
+    atomic_store(&s->state, SERVED_LEAVING);
+    s->engine = NULL;
+    log_info("model %s leaves memory: %s", s->id, why);
+}
+
+void served_loaded(struct history *h, struct load *l)
+{
+    struct served *s = l->served;
+    const struct daemon *d = h->d;
+    int n;
+    if (l->rc == 0) {
+        s->used_us = clock_us();
+        atomic_store(&s->state, SERVED_IN);
+        atomic_fetch_add(&s->loads, 1);
+        for (int i = 0; i < atomic_load(&d->n_served); i++)
+            d->served[i]->is_draining = false; /* it was for this one */
+        load_free(l);
+        return;
+    }
+    atomic_store(&s->state, SERVED_OUT);
+    (void)held_bytes(h, &n);
+    if (l->rc == ERR_LIMIT && n > 0 && !s->must_be_alone) {
+        log_info("model %s doesn't fit beside others: %s", s->id, l->err.text);
+        s->must_be_alone = true;
+        load_free(l);
+        return;
+    }
+    if (l->rc != ERR_CANCELED)
+        log_warn("model %s could not be loaded: %s", s->id, l->err.text);
+    struct mail **at = &h->loading;
+    while (*at) {
+        struct request *r = (struct request *)*at;
+        struct http_error error = {.status = 0};
+        if (r->served != s) {
+            at = &r->mail.next;
+            continue;
+        }
+        *at = r->mail.next;
+        refuse(&error, &l->err, s);
+        reply_error(h->d, r->conn, &error, r->is_turn);
+        request_free(r);
+    }
+    load_free(l);
+}
+
+void served_unloaded(struct history *h, struct load *l)
+{
+    struct served *s = l->served;
+    (void)h;
+    atomic_store(&s->state, SERVED_OUT);
+    atomic_store(&s->weights_bytes, 0);
+    atomic_store(&s->kv_bytes, 0);
+    atomic_store(&s->kv_bytes_max, 0);
+    atomic_fetch_add(&s->unloads, 1);
+    s->is_draining = false;
+    load_free(l);
+}
+
+/* ---- what is next ---- */
+
+/* Of those in memory, the one that was used least recently; idle ones alone, or any. */
+static struct served *oldest(const struct history *h, bool is_idle)
+{
+    const struct daemon *d = h->d;
+    struct served *found = NULL;
+    for (int i = 0; i < atomic_load(&d->n_served); i++) {
+        struct served *s = d->served[i];
+        if (state_of(s) != SERVED_IN || (is_idle && s->n_out > 0))
+            continue;
+        if (!found || s->used_us < found->used_us)
+            found = s;
+    }
+    return found;
+}
+
+static bool is_moving(const struct history *h)
+{
+    const struct daemon *d = h->d;
+    for (int i = 0; i < atomic_load(&d->n_served); i++) {
+        const int state = state_of(d->served[i]);
+        if (state == SERVED_LOADING || state == SERVED_LEAVING)
+            return true;
+    }
+    return false;
+}
+
+/* Those whose model is there go on, in the order they came. */
+static void run_ready(struct history *h)
+{
+    history_drop_canceled(h, &h->loading);
+    struct mail **at = &h->loading;
+    while (*at) {
+        struct request *r = (struct request *)*at;
+        if (!h->is_stopping && !is_ready(r->served)) {
+            at = &r->mail.next;
+            continue;
+        }
+        *at = r->mail.next;
+        r->mail.next = NULL;
+        history_handle(h, r);
+        at = &h->loading; /* it may have grown */
+    }
+}
+
+static void stop_draining(struct history *h)
+{
+    const struct daemon *d = h->d;
+    for (int i = 0; i < atomic_load(&d->n_served); i++)
+        d->served[i]->is_draining = false;
+}
+
+static int64_t idle_us(const struct history *h)
+{
+    return (int64_t)h->d->config->idle_unload_s * 1000000;
+}
+
+/* When a model that nobody uses leaves; 0: it stays. --model's does: the daemon is there for it. */
+static int64_t leaves_at_us(const struct history *h, const struct served *s)
+{
+    const bool may_leave = !s->is_default && state_of(s) == SERVED_IN && s->n_out == 0;
+    return may_leave && idle_us(h) > 0 ? s->used_us + idle_us(h) : 0;
+}
+
+int served_due_ms(const struct history *h)
+{
+    const struct daemon *d = h->d;
+    int64_t first = 0;
+    if (h->is_stopping || is_moving(h))
+        return -1; /* mail will come */
+    for (int i = 0; i < atomic_load(&d->n_served); i++) {
+        const int64_t at = leaves_at_us(h, d->served[i]);
+        if (at > 0 && (first == 0 || at < first))
+            first = at;
+    }
+    if (first == 0)
+        return -1;
+    const int64_t left_us = first - clock_us();
+    return left_us > 0 ? (int)(left_us / 1000) + 1 : 0;
+}
+
+static void unload_idle(struct history *h)
+{
+    const struct daemon *d = h->d;
+    const int64_t now = clock_us();
+    for (int i = 0; i < atomic_load(&d->n_served); i++) {
+        const int64_t at = leaves_at_us(h, d->served[i]);
+        if (at > 0 && at <= now)
+            send_away(h, d->served[i], "nobody has used it for a while");
+    }
+}
+
+/* s is asked for and not in memory. */
+static void make_way(struct history *h, struct served *s)
+{
+    struct need need;
+    struct err e;
+    if (need_of(h, s, &need, &e)) { /* its file has changed since */
+        struct load *l = calloc(1, sizeof *l);
+        if (!l)
+            return;
+        *l = (struct load){.served = s, .rc = e.code, .err = e};
+        s->must_be_alone = true; /* so that this is final */
+        served_loaded(h, l);
+        return;
+    }
+    if (fits_beside(h, s, &need)) {
+        bring_in(h, s, &need);
+        return;
+    }
+    struct served *idle = oldest(h, true), *any = oldest(h, false);
+    if (idle)
+        send_away(h, idle, "another model needs its room");
+    else if (any)
+        any->is_draining = true;
+}
+
+void served_step(struct history *h)
+{
+    served_use_default(h);
+    if (!h->has_begun && !h->is_stopping)
+        return;
+    run_ready(h);
+    if (h->is_stopping || is_moving(h))
+        return;
+    const struct request *first = (const struct request *)h->loading;
+    if (!first) {
+        stop_draining(h);
+        unload_idle(h);
+    } else if (state_of(first->served) == SERVED_IN) { /* drained for one that isn't wanted now */
+        first->served->is_draining = false;
+        run_ready(h);
+    } else {
+        make_way(h, first->served);
+    }
+}
