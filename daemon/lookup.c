@@ -7,8 +7,8 @@
 
 #define MATCH_MAX 16     /* no more is counted */
 #define MATCH_SURE 8     /* no longer one is looked for */
-#define REMAINS 0.97f    /* of a trial's weight after the next one */
-#define GUESS_WEIGHT 3.0 /* trials */
+#define REMAINS 0.985f   /* of a trial's weight after the next one */
+#define GUESS_WEIGHT 5.0 /* trials */
 #define WORTH 1.05       /* expected gain of a draft: less isn't worth an estimate's error */
 
 /* How often a match of each length goes on, before it has been seen. */

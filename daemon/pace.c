@@ -195,7 +195,7 @@ static void measure_prefill(struct pace *p, int64_t us, int n, double depth)
     measure_depth(p, us, n, depth);
 }
 
-/* How many passes are averaged. Slowly, as a mean that is too high lasts longer than one that is too
+/* How many passes are averaged. Many, as a mean that is too high lasts longer than one that is too
  * low: it lets more passes be mixed, which don't measure it. */
 #define DECODES 16
 
@@ -206,8 +206,9 @@ static void measure_decode(struct pace *p, int64_t us)
     if (p->n_decode == 0)
         p->decode_us = sample;
     else
-        p->decode_us += (sample - p->decode_us) / (p->n_decode < DECODES ? p->n_decode + 1 : DECODES);
-    p->n_decode++;
+        p->decode_us += (sample - p->decode_us) / (p->n_decode + 1);
+    if (p->n_decode < DECODES)
+        p->n_decode++;
 }
 
 #define DEBT_MAX_US 1e6
