@@ -94,7 +94,7 @@ static int check_model(const struct gguf *g, enum kv_type kv_type, int n_ctx,
         rc = model_read_params(g, &p, e);
     }
     if (!rc) {
-        rc = kv_shape_init(&kv, kv_type, p.n_layers, p.n_kv_heads, p.head_dim, e);
+        rc = model_kv_shape(&p, kv_type, &kv, e);
     }
     if (!rc) {
         rc = model_measure(g, n_ctx, &weights, e);

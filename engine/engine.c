@@ -173,7 +173,7 @@ static int open_model(struct engine *en, const struct engine_options *o, const s
     struct model_params p;
     int rc = model_read_params(g, &p, e);
     if (!rc) {
-        rc = kv_shape_init(&en->info.kv, o->kv_type, p.n_layers, p.n_kv_heads, p.head_dim, e);
+        rc = model_kv_shape(&p, o->kv_type, &en->info.kv, e);
     }
     if (!rc) {
         rc = model_open(g, o, &en->model, e);

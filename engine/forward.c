@@ -379,7 +379,10 @@ static int run_layers(struct forward *f, const atomic_int *abort_flag, struct er
         if (abort_flag && atomic_load_explicit(abort_flag, memory_order_relaxed))
             return err_set(e, ERR_CANCELED, "canceled in layer %d of %d", i, m->params.n_layers);
         step_norm(f, l->attn_norm);
-        step_qkv(f, i);
+        if (m->params.latent.kv_rank)
+            fwd_latent_qkv(f, i);
+        else
+            step_qkv(f, i);
         if (i + 1 == m->params.n_layers) {
             const int before = f->n_rows;
             if (!keep_wanted(f))
@@ -388,6 +391,8 @@ static int run_layers(struct forward *f, const atomic_int *abort_flag, struct er
                 return r;
         }
         fwd_attn(f, i);
+        if (m->params.latent.kv_rank)
+            fwd_latent_values(f, i);
         step_residual(f, &l->o, &f->s.att, l->attn_post_norm);
         step_norm(f, l->ffn_norm);
         step_ffn(f, l);
@@ -407,9 +412,10 @@ static int run_layers(struct forward *f, const atomic_int *abort_flag, struct er
 
 static int check_shape(const struct model_params *p, const struct kv_shape *kv, struct err *e)
 {
-    if (p->head_dim % 16 != 0 || p->head_dim < 16 || p->head_dim > FWD_HEAD_DIM)
+    const int dim_max = p->latent.kv_rank ? FWD_LATENT_DIM : FWD_HEAD_DIM;
+    if (p->head_dim % 16 != 0 || p->head_dim < 16 || p->head_dim > dim_max)
         return err_set(e, ERR_UNSUPPORTED, "head dimension %d: must be a multiple of 16 up to %d",
-                       p->head_dim, FWD_HEAD_DIM);
+                       p->head_dim, dim_max);
     if (p->n_kv_heads < 1 || p->n_heads % p->n_kv_heads != 0)
         return err_set(e, ERR_UNSUPPORTED, "%d heads on %d KV heads: must be a multiple",
                        p->n_heads, p->n_kv_heads);

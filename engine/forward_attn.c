@@ -185,6 +185,7 @@ static void attn_item(void *ctx, int item, int thread)
                           .pos = th->pos,
                           .window = f->m->layers[st->layer].window,
                           .cap = f->m->params.attn_cap,
+                          .is_latent = f->kv.is_latent,
                           .scratch = th->expanded};
     if (it->span >= 0) {
         const size_t i = (size_t)t->state0 +
@@ -239,6 +240,17 @@ static void merge_row(const struct attn_step *st, const struct fwd_tile *t, int 
     }
 }
 
+/* A row's heads, each the input of its own up-projection; their rotated ends are no values. */
+static void write_latent(struct forward *f, int row)
+{
+    const struct model_params *p = &f->m->params;
+    for (int h = 0; h < p->n_heads; h++)
+        fwd_act_write(f, &f->s.latent,
+                      (struct fwd_slice){h * f->s.cap_rows + row, 0, p->latent.kv_rank},
+                      f->s.q + ((size_t)row * (size_t)p->n_heads + (size_t)h) *
+                                   (size_t)p->head_dim);
+}
+
 /* One tile's rows: merged where they were split, then written as the input of `o`. */
 static void finish_item(void *ctx, int item, int thread)
 {
@@ -249,8 +261,11 @@ static void finish_item(void *ctx, int item, int thread)
     for (int row = t->row0; row < t->row0 + t->n_rows; row++) {
         if (t->state0 >= 0)
             merge_row(st, t, row, &f->threads[thread]);
-        fwd_act_write(f, &f->s.att, (struct fwd_slice){row, 0, width},
-                      f->s.q + (size_t)row * (size_t)width);
+        if (f->kv.is_latent)
+            write_latent(f, row);
+        else
+            fwd_act_write(f, &f->s.att, (struct fwd_slice){row, 0, width},
+                          f->s.q + (size_t)row * (size_t)width);
     }
 }
 

@@ -18,8 +18,9 @@
  * too few tiles for the threads. */
 #define FWD_QUERIES 96
 #define FWD_QUERIES_MIN 24
-/* The largest head dimension. */
+/* The largest head dimension, and the largest row of compressed keys and values. */
 #define FWD_HEAD_DIM 256
+#define FWD_LATENT_DIM 1024
 
 /* A row of the pass: one position of one sequence. */
 struct fwd_row {
@@ -65,6 +66,10 @@ struct fwd_scratch {
     float *q;               /* [rows, n_heads · head_dim]: queries, then attention's result in
                              * their place */
     struct act in, att, ff; /* inputs of q k v gate up and lm_head; of o; of down */
+    /* MLA: what q_a and kv_a give, [rows, …]; q_a's as an input of q; and by head, [head,
+     * cap_rows]: queries to be absorbed, and what attention gave */
+    float *q_a, *kv_a;
+    struct act q_in, nope, latent;
     struct fwd_tile *tiles;
     int n_tiles;
     struct fwd_attn_item *items;
@@ -114,6 +119,10 @@ struct fwd_kv {
 /* Rounds one head of one position, x [head_dim], to the KV type and puts it into its block. */
 void fwd_kv_write(const struct forward *f, const struct fwd_row *row, struct fwd_kv at,
                   const float *x);
+/* MLA (forward_latent.c): from f->s.in to f->s.q and the KV blocks; and after fwd_attn, from
+ * f->s.latent to f->s.att. */
+void fwd_latent_qkv(struct forward *f, int layer);
+void fwd_latent_values(struct forward *f, int layer);
 /* Columns [col0, col0 + n) of a row; multiples of 32 when they are to be quantised. */
 struct fwd_slice {
     int row, col0, n;

@@ -12,7 +12,7 @@
 static void write_f16(const struct forward *f, unsigned char *to, int i, bool is_v, const float *x)
 {
     const int dim = f->kv.head_dim;
-    uint16_t h[FWD_HEAD_DIM];
+    uint16_t h[FWD_LATENT_DIM];
     f->k->to_f16(x, dim, h);
     if (is_v) {
         memcpy(to + (size_t)i * (size_t)dim * 2, h, (size_t)dim * 2);

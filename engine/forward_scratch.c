@@ -38,15 +38,37 @@ static int wants(const struct mat *w)
     return mat_wants_float(w) ? 2 : 1;
 }
 
+/* Of MLA; files may give each layer another type. */
+static void carve_latent(struct carve *c, const struct model *m, int rows, struct fwd_scratch *s)
+{
+    const struct model_params *p = &m->params;
+    int q = 0, nope = 0, latent = 0;
+    for (int i = 0; i < p->n_layers; i++) {
+        q |= wants(&m->layers[i].q);
+        nope |= wants(&m->layers[i].k_b);
+        latent |= wants(&m->layers[i].v_b);
+    }
+    s->kv_a = carve(c, (size_t)rows * (size_t)p->head_dim, sizeof(float));
+    carve_act(c, &s->nope, p->latent.nope, nope, rows * p->n_heads);
+    carve_act(c, &s->latent, p->latent.kv_rank, latent, rows * p->n_heads);
+    if (!p->latent.q_rank)
+        return;
+    s->q_a = carve(c, (size_t)rows * (size_t)p->latent.q_rank, sizeof(float));
+    carve_act(c, &s->q_in, p->latent.q_rank, q, rows);
+}
+
 static void carve_scratch(struct carve *c, const struct model *m, int rows, struct fwd_scratch *s)
 {
     const struct model_params *p = &m->params;
-    const int width = p->n_heads * p->head_dim;
+    const int width = p->n_heads * p->head_dim, value = p->latent.kv_rank ? p->latent.value
+                                                                          : p->head_dim;
     const size_t n = (size_t)rows;
     int in = wants(m->lm_head), att = 0, ff = 0;
     for (int i = 0; i < p->n_layers; i++) {
         const struct model_layer *l = &m->layers[i];
-        in |= wants(&l->q) | wants(&l->k) | wants(&l->v) | wants(&l->gate) | wants(&l->up);
+        in |= wants(&l->gate) | wants(&l->up);
+        in |= p->latent.kv_rank ? wants(&l->kv_a) | wants(p->latent.q_rank ? &l->q_a : &l->q)
+                                : wants(&l->q) | wants(&l->k) | wants(&l->v);
         att |= wants(&l->o);
         ff |= wants(&l->down);
     }
@@ -55,9 +77,11 @@ static void carve_scratch(struct carve *c, const struct model *m, int rows, stru
     s->q = carve(c, n * (size_t)width, sizeof(float));
     s->added = p->arch->has_post_norms ? carve(c, n * (size_t)p->n_embd, sizeof(float)) : NULL;
     carve_act(c, &s->in, p->n_embd, in, rows);
-    carve_act(c, &s->att, width, att, rows);
+    carve_act(c, &s->att, p->n_heads * value, att, rows);
     carve_act(c, &s->ff, p->n_ff, ff, rows);
     s->tiles = carve(c, n, sizeof *s->tiles);
+    if (p->latent.kv_rank)
+        carve_latent(c, m, rows, s);
 }
 
 int fwd_reserve_rows(struct forward *f, int rows, struct err *e)
@@ -89,6 +113,9 @@ static void carve_threads(struct carve *c, const struct forward *f, struct fwd_t
                  n_scales = (size_t)kv_n_scales(p->head_dim);
     size_t tile = 2 * 16 * FWD_GROUPS;
     tile = tile < dim ? dim : tile;
+    /* MLA: a head before absorption. */
+    const size_t own = (size_t)p->latent.nope + (size_t)p->n_rot;
+    tile = p->latent.kv_rank && tile < own ? own : tile;
     for (int i = 0; i < n; i++, t++) {
         struct fwd_thread w = {0};
         w.tile = carve(c, FWD_ROWS * tile, sizeof(float));

@@ -191,20 +191,46 @@ V_OUT void attn_queries(const struct attn_span *a, int j, int q0, int end)
     }
 }
 
+/* A block of K and V → scratch: K [head_dim][32], V [32][head_dim]. */
+V_FN void attn_expand(const struct attn_span *a, int j)
+{
+    const size_t half = 32 * (size_t)a->head_dim;
+    const uint16_t *kv = (const uint16_t *)a->kv[j],
+                   *next = (const uint16_t *)a->kv[j + 1 < a->n_blocks ? j + 1 : j];
+    for (size_t i = 0; i < 2 * half; i += 32) {
+        v_prefetch(next + i);
+        v_store(a->scratch + i, v_from_f16(kv + i));
+        v_store(a->scratch + i + 16, v_from_f16(kv + i + 16));
+    }
+}
+
+/* The same of a block of K alone, which is turned over to be V. */
+V_OUT void attn_expand_latent(const struct attn_span *a, int j)
+{
+    const size_t dim = (size_t)a->head_dim;
+    const uint16_t *kv = (const uint16_t *)a->kv[j],
+                   *next = (const uint16_t *)a->kv[j + 1 < a->n_blocks ? j + 1 : j];
+    float *v = a->scratch + 32 * dim;
+    for (size_t d = 0; d < dim; d++) {
+        float *k = a->scratch + 32 * d;
+        v_prefetch(next + 32 * d);
+        v_store(k, v_from_f16(kv + 32 * d));
+        v_store(k + 16, v_from_f16(kv + 32 * d + 16));
+        for (size_t i = 0; i < 32; i++)
+            v[i * dim + d] = k[i];
+    }
+}
+
 /* Block after block, each expanded to F32 once instead of in every strip. */
 V_OUT void attn_many(const struct attn_span *a)
 {
-    const size_t half = 32 * (size_t)a->head_dim;
     for (int i = 0; i < a->n_q; i++)
         a->m[i] = ATTN_EMPTY, a->l[i] = 0;
     for (int j = 0; j < a->n_blocks; j++) {
-        const uint16_t *kv = (const uint16_t *)a->kv[j],
-                       *next = (const uint16_t *)a->kv[j + 1 < a->n_blocks ? j + 1 : j];
-        for (size_t i = 0; i < 2 * half; i += 32) {
-            v_prefetch(next + i);
-            v_store(a->scratch + i, v_from_f16(kv + i));
-            v_store(a->scratch + i + 16, v_from_f16(kv + i + 16));
-        }
+        if (a->is_latent)
+            attn_expand_latent(a, j);
+        else
+            attn_expand(a, j);
         int first = 0; /* positions ascend: the first queries may see nothing of this block */
         while (first < a->n_q && a->pos[first] < a->pos0 + 32 * j)
             first++;
@@ -280,7 +306,7 @@ static void attn_span_f16(const struct attn_span *a)
 {
     struct attn_few w;
     memset(a->acc, 0, (size_t)a->n_q * (size_t)a->head_dim * sizeof *a->acc);
-    if (a->n_q >= ATTN_EXPAND) {
+    if (a->n_q >= ATTN_EXPAND || a->is_latent) {
         attn_many(a);
         return;
     }

@@ -79,6 +79,7 @@ struct attn_span {
     int pos0;          /* of the span: a multiple of 256 */
     int n_blocks;      /* 1 … 8 */
     const unsigned char *const *kv; /* [n_blocks]: K and V of the head, as kv.h has them */
+    int is_latent;     /* K alone, and its values are K's own dimensions. F16 only */
     float *m, *l;      /* [n_q] written: maximum and Σ exp */
     float *acc;        /* [n_q, head_dim] written: Σ exp · v */
     float *scratch;    /* [64 · head_dim], 64-byte aligned */

@@ -145,6 +145,28 @@ int kv_shape_init(struct kv_shape *ret, enum kv_type type, int n_layers, int n_k
     return 0;
 }
 
+int kv_shape_init_latent(struct kv_shape *ret, enum kv_type type, int n_layers, int dim,
+                         struct err *e)
+{
+    struct kv_shape s;
+    if (type != KV_F16) {
+        return err_set(e, ERR_UNSUPPORTED,
+                       "KV type %s for a model whose keys and values are compressed (MLA): it "
+                       "takes f16",
+                       kv_type_name(type));
+    }
+    const int rc = kv_shape_init(&s, type, n_layers, 1, dim, e);
+    if (rc) {
+        return rc;
+    }
+    s.is_latent = true;
+    s.head_bytes /= 2;
+    s.layer_bytes /= 2;
+    s.block_bytes /= 2;
+    *ret = s;
+    return 0;
+}
+
 int kv_pool_new(const struct kv_shape *shape, size_t n_blocks, struct kv_pool **ret, struct err *e)
 {
     struct kv_pool *p = NULL;
@@ -385,7 +407,7 @@ static int head_planes(const struct kv_shape *s, struct plane ret[4])
     if (s->type == KV_F16) {
         ret[0] = (struct plane){dim, F16_BYTES};
         ret[1] = (struct plane){1, dim * F16_BYTES};
-        return 2;
+        return s->is_latent ? 1 : 2;
     }
     ret[0] = (struct plane){dim / 4, 4};
     ret[1] = (struct plane){n_scales, F16_BYTES};

@@ -13,6 +13,8 @@
  *           position, never to several positions: a position's bytes depend on nothing but its own
  *           values, so a block's don't on how it was filled
  *
+ *   A latent block (MLA) has one KV head of K alone, F16: what it adds up are the keys themselves.
+ *
  * K is transposed so that a score needs no horizontal sum (lane = position); V's lanes are head
  * dimensions. Bytes of positions not yet written are zero, always: 0 × stale NaN is NaN, and stale
  * bytes are somebody's words.
@@ -52,6 +54,7 @@ struct kv_shape {
     enum kv_type type;
     int n_layers, n_kv_heads, head_dim;
     int n_sections;
+    bool is_latent;     /* K alone: the values are the keys' first dimensions */
     size_t head_bytes;  /* K and V of one (layer, kv_head) */
     size_t layer_bytes; /* head_bytes * n_kv_heads */
     size_t block_bytes; /* layer_bytes * n_layers, a multiple of 64 */
@@ -61,6 +64,11 @@ struct kv_shape {
  * dimension that Q8_0 can't hold (it takes multiples of 16), ERR_LIMIT on overflow. */
 int kv_shape_init(struct kv_shape *ret, enum kv_type type, int n_layers, int n_kv_heads,
                   int head_dim, struct err *e) MUST_USE;
+
+/* The shape of compressed keys and values, `dim` of one position and layer for all heads together.
+ * Errors as above; ERR_UNSUPPORTED for another type than F16. */
+int kv_shape_init_latent(struct kv_shape *ret, enum kv_type type, int n_layers, int dim,
+                         struct err *e) MUST_USE;
 
 struct kv_block {
     unsigned char *data; /* block_bytes, 64-byte aligned */
@@ -118,7 +126,8 @@ const char *kv_type_name(enum kv_type type);
 /* The type of that name, in any case; false: none. */
 bool kv_type_find(const char *name, enum kv_type *ret) MUST_USE;
 
-/* Where K and V of a head begin, in bytes from block data, for the engine and for tests. */
+/* Where K and V of a head begin, in bytes from block data, for the engine and for tests; a latent
+ * block has no V. */
 static inline size_t kv_k_offset(const struct kv_shape *s, int layer, int kv_head)
 {
     return (size_t)layer * s->layer_bytes + (size_t)kv_head * s->head_bytes;

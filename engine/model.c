@@ -17,7 +17,7 @@
  * The file's mapping is clean page cache and is given up tensor by tensor, so the most that is
  * resident at once is the packed model and one tensor.
  */
-#include "engine/model.h"
+#include "engine/model_impl.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -25,199 +25,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/hash.h"
 #include "base/sys.h"
 #include "engine/fingerprint.h"
 #include "engine/quant.h"
-
-#define NAME_BYTES 48
-#define LAYER_SLOTS 16
-
-/* Rows of a tensor that the model needs: a matrix [rows, cols] or, when mat is NULL, a vector of
- * cols floats. */
-struct slot {
-    char name[NAME_BYTES];
-    int64_t rows, cols;
-    int64_t row0, all_rows; /* which of the tensor's rows they are */
-    bool is_turned;         /* heads whose pairs are put side by side (source_row) */
-    struct mat *mat;
-    float **vector;
-    const struct gguf_tensor *tensor;
-};
-
-struct loader {
-    const struct gguf *g;
-    const struct engine_options *o;
-    struct model *m;
-    struct slot *slots;
-    size_t n_slots;
-    float *freqs, *long_factors, *short_factors; /* of the file's rotation; NULL: absent */
-    uint64_t done_bytes, all_bytes; /* of tensor data, for progress */
-    bool is_hashed;                 /* the weights' hash is known already */
-    struct hash_state hash;
-};
-
-/* ---- what there should be ---- */
-
-static struct slot *add_slot(struct loader *l, const char *name, int64_t rows, int64_t cols,
-                             struct mat *mat)
-{
-    struct slot *s = &l->slots[l->n_slots++];
-    snprintf(s->name, sizeof s->name, "%s", name);
-    s->rows = s->all_rows = rows;
-    s->cols = cols;
-    s->mat = mat;
-    return s;
-}
-
-static struct slot *add_vector(struct loader *l, const char *name, int64_t n, float **vector)
-{
-    struct slot *s = add_slot(l, name, 1, n, NULL);
-    s->vector = vector;
-    return s;
-}
-
-/* A vector of a layer. */
-struct layer_vector {
-    const char *name;
-    int64_t n;
-    float **vector;
-    bool is_turned; /* where the architecture's rotation is */
-};
-
-static void add_layer_vectors(struct loader *l, int i, const struct layer_vector *v, size_t n)
-{
-    char name[NAME_BYTES];
-    for (size_t k = 0; k < n; k++) {
-        snprintf(name, sizeof name, "blk.%d.%s", i, v[k].name);
-        add_vector(l, name, v[k].n, v[k].vector)->is_turned =
-            v[k].is_turned && l->m->params.arch->rotates_halves;
-    }
-}
-
-/* Norms and biases: what the architecture has. */
-static void add_vectors(struct loader *l, int i)
-{
-    const struct model_params *p = &l->m->params;
-    struct model_layer *layer = &l->m->layers[i];
-    const int64_t n_q = (int64_t)p->n_heads * p->head_dim,
-                  n_kv = (int64_t)p->n_kv_heads * p->head_dim;
-    const struct layer_vector
-        norms[] = {{"attn_norm.weight", p->n_embd, &layer->attn_norm, false},
-                   {"ffn_norm.weight", p->n_embd, &layer->ffn_norm, false}},
-        post[] = {{"post_attention_norm.weight", p->n_embd, &layer->attn_post_norm, false},
-                  {"post_ffw_norm.weight", p->n_embd, &layer->ffn_post_norm, false}},
-        heads[] = {{"attn_q_norm.weight", p->head_dim, &layer->q_norm, true},
-                   {"attn_k_norm.weight", p->head_dim, &layer->k_norm, true}},
-        biases[] = {{"attn_q.bias", n_q, &layer->q_bias, true},
-                    {"attn_k.bias", n_kv, &layer->k_bias, true},
-                    {"attn_v.bias", n_kv, &layer->v_bias, false}};
-    add_layer_vectors(l, i, norms, 2);
-    if (p->arch->has_post_norms) {
-        add_layer_vectors(l, i, post, 2);
-    }
-    if (p->arch->has_head_norms) {
-        add_layer_vectors(l, i, heads, 2);
-    }
-    if (p->arch->has_bias) {
-        add_layer_vectors(l, i, biases, 3);
-    }
-}
-
-static void add_layer(struct loader *l, int i)
-{
-    const struct model_params *p = &l->m->params;
-    struct model_layer *layer = &l->m->layers[i];
-    const bool is_fused = p->arch->is_fused;
-    const int64_t n_q = (int64_t)p->n_heads * p->head_dim,
-                  n_kv = (int64_t)p->n_kv_heads * p->head_dim, n_embd = p->n_embd, n_ff = p->n_ff;
-    const struct {
-        const char *name, *fused; /* where the rows are part of a larger tensor */
-        int64_t rows, cols, row0, all_rows;
-        struct mat *mat;
-        bool is_turned;
-    } mats[] = {
-        {"attn_q", "attn_qkv", n_q, n_embd, 0, n_q + 2 * n_kv, &layer->q, true},
-        {"attn_k", "attn_qkv", n_kv, n_embd, n_q, n_q + 2 * n_kv, &layer->k, true},
-        {"attn_v", "attn_qkv", n_kv, n_embd, n_q + n_kv, n_q + 2 * n_kv, &layer->v, false},
-        {"attn_output", NULL, n_embd, n_q, 0, 0, &layer->o, false},
-        {"ffn_gate", "ffn_up", n_ff, n_embd, 0, 2 * n_ff, &layer->gate, false},
-        {"ffn_up", "ffn_up", n_ff, n_embd, n_ff, 2 * n_ff, &layer->up, false},
-        {"ffn_down", NULL, n_embd, n_ff, 0, 0, &layer->down, false},
-    };
-    char name[NAME_BYTES];
-    for (size_t k = 0; k < sizeof mats / sizeof *mats; k++) {
-        const bool is_part = is_fused && mats[k].fused;
-        snprintf(name, sizeof name, "blk.%d.%s.weight", i,
-                 is_part ? mats[k].fused : mats[k].name);
-        struct slot *s = add_slot(l, name, mats[k].rows, mats[k].cols, mats[k].mat);
-        s->is_turned = mats[k].is_turned && p->arch->rotates_halves;
-        if (is_part) {
-            s->row0 = mats[k].row0;
-            s->all_rows = mats[k].all_rows;
-        }
-    }
-    add_vectors(l, i);
-}
-
-/* Factors of the rotation's frequencies: what the file has of them. */
-static void add_factors(struct loader *l)
-{
-    const struct {
-        const char *name;
-        float **vector;
-    } factors[] = {{"rope_freqs.weight", &l->freqs},
-                   {"rope_factors_long.weight", &l->long_factors},
-                   {"rope_factors_short.weight", &l->short_factors}};
-    for (size_t i = 0; i < sizeof factors / sizeof *factors; i++) {
-        if (gguf_tensor(l->g, factors[i].name)) {
-            add_vector(l, factors[i].name, l->m->params.n_rot / 2, factors[i].vector);
-        }
-    }
-}
-
-/* The vocabulary's size is the embedding's; the tokenizer is compared with it by engine_open. */
-static int read_vocab_size(struct loader *l, struct err *e)
-{
-    const struct gguf_tensor *t = gguf_tensor(l->g, "token_embd.weight");
-    if (!t) {
-        return err_set(e, ERR_CORRUPT, "tensor token_embd.weight is missing");
-    }
-    if (t->dims[1] > 1048576) {
-        return err_set(e, ERR_CORRUPT,
-                       "tensor token_embd.weight has %llu rows, the limit is 1048576",
-                       (unsigned long long)t->dims[1]);
-    }
-    l->m->params.n_vocab = (int)t->dims[1];
-    return 0;
-}
-
-static int make_slots(struct loader *l, struct err *e)
-{
-    struct model *m = l->m;
-    const struct model_params *p = &m->params;
-    int rc = read_vocab_size(l, e);
-    if (rc) {
-        return rc;
-    }
-    m->layers = calloc((size_t)p->n_layers, sizeof *m->layers);
-    l->slots = calloc((size_t)p->n_layers * LAYER_SLOTS + 6, sizeof *l->slots);
-    if (!m->layers || !l->slots) {
-        return err_set(e, ERR_NOMEM, "out of memory for a model of %d layers", p->n_layers);
-    }
-    add_slot(l, "token_embd.weight", p->n_vocab, p->n_embd, &m->embd);
-    m->lm_head = &m->embd;
-    for (int i = 0; i < p->n_layers; i++) {
-        add_layer(l, i);
-    }
-    add_vector(l, "output_norm.weight", p->n_embd, &m->output_norm);
-    add_factors(l);
-    if (gguf_tensor(l->g, "output.weight")) {
-        add_slot(l, "output.weight", p->n_vocab, p->n_embd, &m->output);
-        m->lm_head = &m->output;
-    }
-    return 0;
-}
 
 /* ---- what is there ---- */
 
@@ -233,13 +43,15 @@ static int check_slot(struct loader *l, struct slot *s, struct err *e)
     if (!t) {
         return err_set(e, ERR_CORRUPT, "tensor %s is missing", s->name);
     }
-    if (t->dims[0] != (uint64_t)s->cols || t->dims[1] != (uint64_t)s->all_rows || t->dims[2] != 1 ||
-        t->dims[3] != 1) {
+    if (t->dims[0] != (uint64_t)s->cols || t->dims[1] != (uint64_t)(s->all_rows / s->planes) ||
+        t->dims[2] != (uint64_t)s->planes || t->dims[3] != 1) {
         return err_set(e, ERR_CORRUPT,
-                       "tensor %s has the shape [%llu, %llu, %llu, %llu], it must be [%lld, %lld]",
+                       "tensor %s has the shape [%llu, %llu, %llu, %llu], it must be [%lld, %lld, "
+                       "%lld]",
                        s->name, (unsigned long long)t->dims[0], (unsigned long long)t->dims[1],
                        (unsigned long long)t->dims[2], (unsigned long long)t->dims[3],
-                       (long long)s->cols, (long long)s->all_rows);
+                       (long long)s->cols, (long long)(s->all_rows / s->planes),
+                       (long long)s->planes);
     }
     s->tensor = t;
     l->all_bytes += is_last_part(s) ? t->n_bytes : 0;
@@ -494,7 +306,7 @@ static int measure(struct loader *l, struct err *e)
     if (!rc) {
         struct model_params *p = &l->m->params;
         p->n_ctx = l->o->n_ctx > 0 && l->o->n_ctx < p->n_ctx ? l->o->n_ctx : p->n_ctx;
-        rc = make_slots(l, e);
+        rc = model_make_slots(l, e);
     }
     for (size_t i = 0; i < l->n_slots && !rc; i++) {
         rc = check_slot(l, &l->slots[i], e);
@@ -577,8 +389,9 @@ void model_close(struct model *m)
     }
     for (int i = 0; m->layers && i < m->params.n_layers; i++) {
         struct model_layer *layer = &m->layers[i];
-        struct mat *mats[] = {&layer->q,    &layer->k,  &layer->v,   &layer->o,
-                              &layer->gate, &layer->up, &layer->down};
+        struct mat *mats[] = {&layer->q,   &layer->k,    &layer->v,   &layer->o,
+                              &layer->gate, &layer->up,  &layer->down, &layer->q_a,
+                              &layer->kv_a, &layer->k_b, &layer->v_b};
         for (size_t k = 0; k < sizeof mats / sizeof *mats; k++) {
             mat_done(mats[k]);
         }

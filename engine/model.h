@@ -26,11 +26,25 @@ struct model_arch {
     int window_default;    /* where the key is absent; 0: no window */
     double window_base;    /* RoPE's base in layers with a window; 0: the same as the others' */
     int unrotated_period;  /* each n-th layer isn't rotated; 0: all are */
+    bool is_latent;        /* MLA: keys and values of all heads are kept as one compressed row */
+};
+
+/*
+ * Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1) with its up-projections
+ * absorbed: a position keeps a row of kv_rank + n_rot dimensions, which is every head's key and,
+ * but for its rotated end, every head's value. Then head_dim is that row's width and n_kv_heads 1.
+ */
+struct model_latent {
+    int kv_rank; /* 0: the model has none of this */
+    int q_rank;  /* queries go through so many dimensions; 0: straight */
+    int nope;    /* a head's dimensions that aren't rotated, before absorption */
+    int value;   /* a head's dimensions of what attention returns */
 };
 
 struct model_params {
     const struct model_arch *arch;
     int n_vocab, n_embd, n_ff, n_layers, n_heads, n_kv_heads, head_dim;
+    struct model_latent latent;
     int n_rot; /* rotated dimensions of a head: pairs (2i, 2i + 1) once loaded, whatever the file
                 * has (model_rows.c) */
     int n_ctx_train;
@@ -60,6 +74,11 @@ struct model_layer {
     struct mat q, k, v, o;       /* [n_heads × head_dim, n_embd], [n_kv_heads × head_dim, n_embd]
                                   * ×2, [n_embd, n_heads × head_dim] */
     struct mat gate, up, down;   /* [n_ff, n_embd] ×2, [n_embd, n_ff] */
+    /* MLA. k and v are unused, q is [n_heads × (nope + n_rot), q_rank or n_embd], o [n_embd,
+     * n_heads × value] */
+    struct mat q_a, kv_a;        /* [q_rank, n_embd], [kv_rank + n_rot, n_embd] */
+    struct mat k_b, v_b;         /* [n_heads × kv_rank, nope], [n_heads × value, kv_rank] */
+    float *q_a_norm, *kv_a_norm; /* [q_rank], [kv_rank] */
     const float *rope;           /* the model's rope or window_rope; NULL: not rotated */
     int window;                  /* positions seen, its own included; 0: all */
 };
@@ -96,6 +115,9 @@ int model_check_arch(const struct gguf *g, struct err *e) MUST_USE;
 /* What the file says, checked for range and sense (engine/model_params.c); n_vocab is left 0.
  * ERR_CORRUPT, ERR_UNSUPPORTED. */
 int model_read_params(const struct gguf *g, struct model_params *ret, struct err *e) MUST_USE;
+/* What a position of this model keeps. Errors as kv_shape_init. */
+int model_kv_shape(const struct model_params *p, enum kv_type type, struct kv_shape *ret,
+                   struct err *e) MUST_USE;
 /* Loads the weights of an open GGUF: shapes checked first, then memory, then packed tensor by
  * tensor, dropping each from the mapping. */
 int model_open(const struct gguf *g, const struct engine_options *o, struct model **ret,

@@ -44,6 +44,8 @@ static const struct model_arch archs[] = {
     {.name = "granite", .has_scales = true},
     {.name = "phi3", .rotates_halves = true, .is_fused = true},
     {.name = "smollm3", .unrotated_period = 4},
+    /* Its dense layers: experts are refused by their key. */
+    {.name = "deepseek2", .is_latent = true},
 };
 #define N_ARCHS (sizeof archs / sizeof *archs)
 
@@ -177,6 +179,45 @@ static int read_heads(const struct gguf *g, struct model_params *p, struct err *
     return 0;
 }
 
+/*
+ * The keys of compressed attention. Files write key_length and value_length of the compressed rows,
+ * and key_length_mla and value_length_mla of what a head has of its own; those from before the
+ * up-projections were split have only the former, with another meaning, and are refused.
+ */
+static int read_latent(const struct gguf *g, struct model_params *p, struct err *e)
+{
+    struct model_latent *l = &p->latent;
+    int key_length = 0;
+    if (gguf_tensor(g, "blk.0.attn_kv_b.weight")) {
+        return err_set(e, ERR_UNSUPPORTED,
+                       "tensor blk.0.attn_kv_b.weight: the file is of before its up-projections "
+                       "were split (attn_k_b, attn_v_b); convert the model again");
+    }
+    const struct int_key keys[] = {
+        {"attention.kv_lora_rank", HEAD_DIM_MAX, -1, &l->kv_rank},
+        {"attention.q_lora_rank", EMBD_MAX, 0, &l->q_rank},
+        {"attention.key_length_mla", HEAD_DIM_MAX, -1, &key_length},
+        {"attention.value_length_mla", HEAD_DIM_MAX, -1, &l->value},
+        {"rope.dimension_count", HEAD_DIM_MAX, -1, &p->n_rot},
+    };
+    const int rc = read_ints(g, p, keys, sizeof keys / sizeof *keys, e);
+    if (rc) {
+        return rc;
+    }
+    p->n_kv_heads = 1;
+    p->head_dim = l->kv_rank + p->n_rot;
+    l->nope = key_length - p->n_rot;
+    if (l->nope < 1 || l->nope % 32 || l->kv_rank % 32 || l->value % 32 || l->q_rank % 32 ||
+        p->n_rot % 16) {
+        return err_set(e, ERR_UNSUPPORTED,
+                       "compressed attention of ranks %d and %d, heads of %d + %d and values of "
+                       "%d dimensions: all but the %d that are rotated must be multiples of 32, "
+                       "those of 16",
+                       l->kv_rank, l->q_rank, l->nope, p->n_rot, l->value, p->n_rot);
+    }
+    return 0;
+}
+
 static int read_shape(const struct gguf *g, struct model_params *p, struct err *e)
 {
     const struct int_key keys[] = {
@@ -189,7 +230,10 @@ static int read_shape(const struct gguf *g, struct model_params *p, struct err *
         {"attention.key_length", HEAD_DIM_MAX, 0, &p->head_dim},
     };
     const int rc = read_ints(g, p, keys, sizeof keys / sizeof *keys, e);
-    return rc ? rc : read_heads(g, p, e);
+    if (rc) {
+        return rc;
+    }
+    return p->arch->is_latent ? read_latent(g, p, e) : read_heads(g, p, e);
 }
 
 /* Which layers see how far back. */
@@ -220,6 +264,23 @@ static bool is_gemma_27b(const struct model_params *p)
            (!strcmp(p->arch->name, "gemma3") && p->n_layers == 62);
 }
 
+/* Scores are divided by the root of a head's dimensions; under YaRN, MLA's files say by how much
+ * more they are to be pressed together. */
+static int latent_scale(const struct gguf *g, const struct model_params *p, double *ret,
+                        struct err *e)
+{
+    char key[MODEL_KEY_BYTES];
+    double more = 0, factor = 1;
+    int rc = model_float(g, model_key(p->arch, "rope.scaling.yarn_log_multiplier", key), 0, 1e3,
+                         &more, e);
+    if (!rc) {
+        rc = model_float(g, model_key(p->arch, "rope.scaling.factor", key), 0, 1e6, &factor, e);
+    }
+    const double m = 1 + more * log(factor > 1 ? factor : 1);
+    *ret = m * m / sqrt(p->latent.nope + p->n_rot);
+    return rc;
+}
+
 static int read_scales(const struct gguf *g, struct model_params *p, struct err *e)
 {
     char key[MODEL_KEY_BYTES];
@@ -239,7 +300,12 @@ static int read_scales(const struct gguf *g, struct model_params *p, struct err 
             return rc;
         }
     }
-    if (attn <= 0) {
+    if (p->arch->is_latent) {
+        const int rc = latent_scale(g, p, &attn, e);
+        if (rc) {
+            return rc;
+        }
+    } else if (attn <= 0) {
         attn = 1.0 / sqrt(is_gemma_27b(p) ? (double)(p->n_embd / p->n_heads) : (double)p->head_dim);
     }
     p->embd_scale = p->arch->scales_embedding ? sqrtf((float)p->n_embd) : (float)embd;
@@ -342,6 +408,14 @@ static int refuse_relatives(const struct gguf *g, const struct model_arch *arch,
     return is_causal ? 0
                      : err_set(e, ERR_UNSUPPORTED,
                                "key \"%s\" is false: such models aren't supported yet", key);
+}
+
+int model_kv_shape(const struct model_params *p, enum kv_type type, struct kv_shape *ret,
+                   struct err *e)
+{
+    return p->latent.kv_rank
+               ? kv_shape_init_latent(ret, type, p->n_layers, p->head_dim, e)
+               : kv_shape_init(ret, type, p->n_layers, p->n_kv_heads, p->head_dim, e);
 }
 
 int model_read_params(const struct gguf *g, struct model_params *ret, struct err *e)

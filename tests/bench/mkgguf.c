@@ -4,10 +4,11 @@
  *
  *     mkgguf OUT.gguf [--arch llama] [--type Q4_0] [--embd-type Q8_0] [--output-type TYPE]
  *            [--vocab 32768] [--embd 2048] [--ff 5632] [--layers 22] [--heads 32] [--kv-heads 4]
- *            [--head-dim 64] [--ctx 8192] [--seed 1]
+ *            [--head-dim 64] [--ctx 8192] [--seed 1] [--set KEY=VALUE …] [--factors NAME …]
  *
  * The defaults are TinyLlama's shape, 1.1 G parameters. Without --output-type the output is tied to
- * the embedding.
+ * the embedding. --set adds or replaces a key behind "ARCH.": an integer, a number with a point, or
+ * text. --factors adds a vector of the rotation's factors: rope_freqs, rope_factors_long, …
  */
 #include <errno.h>
 #include <getopt.h>
@@ -39,7 +40,73 @@ static const struct quant_type *parse_type(const char *s)
     return t;
 }
 
-enum { OPT_ARCH = 100, OPT_TYPE = 1, OPT_EMBD_TYPE, OPT_OUTPUT_TYPE, OPT_FIRST_INT };
+enum { EXTRA_MAX = 32, FACTORS_MAX = 512 };
+
+/* What --set and --factors ask for, in their order. */
+struct extra {
+    const char *text;
+    bool is_factors;
+};
+
+static void put_extra(struct gguf_writer *w, const char *arch, const char *text)
+{
+    const char *value = strchr(text, '=');
+    char key[128], *end;
+    if (!value) {
+        fprintf(stderr, "mkgguf: --set %s: KEY=VALUE, please\n", text);
+        exit(2);
+    }
+    snprintf(key, sizeof key, "%s.%.*s", arch, (int)(value - text), text);
+    gguf_remove(w, key);
+    const double number = strtod(++value, &end);
+    if (*end || end == value) {
+        gguf_put_str(w, key, value);
+    } else if (strchr(value, '.')) {
+        gguf_put_f32(w, key, (float)number);
+    } else {
+        gguf_put_u32(w, key, (uint32_t)number);
+    }
+}
+
+/* From 1 upwards, so that each pair has its own. */
+static void put_factors(struct gguf_writer *w, const char *name, int n)
+{
+    static float values[FACTORS_MAX];
+    char tensor[64];
+    for (int i = 0; i < n && i < FACTORS_MAX; i++) {
+        values[i] = 1 + (float)i / 4;
+    }
+    snprintf(tensor, sizeof tensor, "%s.weight", name);
+    gguf_put_tensor(w, tensor, QUANT_F32, 1, (uint64_t[]){(uint64_t)n})->values = values;
+}
+
+static bool save(const struct gguf_model *m, const struct extra *extras, int n, const char *path)
+{
+    const char *arch = m->arch ? m->arch : "llama";
+    struct gguf_writer w;
+    gguf_writer_init(&w);
+    gguf_model_put(m, &w);
+    for (int i = 0; i < n; i++) {
+        if (extras[i].is_factors) {
+            put_factors(&w, extras[i].text, m->head_dim / 2);
+        } else {
+            put_extra(&w, arch, extras[i].text);
+        }
+    }
+    const bool is_fine = gguf_writer_save(&w, path);
+    gguf_writer_done(&w);
+    return is_fine;
+}
+
+enum {
+    OPT_ARCH = 100,
+    OPT_SET,
+    OPT_FACTORS,
+    OPT_TYPE = 1,
+    OPT_EMBD_TYPE,
+    OPT_OUTPUT_TYPE,
+    OPT_FIRST_INT
+};
 
 int main(int argc, char **argv)
 {
@@ -59,6 +126,8 @@ int main(int argc, char **argv)
                          &m.n_kv_heads, &m.head_dim, &m.n_ctx, &seed};
     static const struct option options[] = {
         {"arch", 1, NULL, OPT_ARCH},
+        {"set", 1, NULL, OPT_SET},
+        {"factors", 1, NULL, OPT_FACTORS},
         {"type", 1, NULL, OPT_TYPE},
         {"embd-type", 1, NULL, OPT_EMBD_TYPE},
         {"output-type", 1, NULL, OPT_OUTPUT_TYPE},
@@ -73,9 +142,13 @@ int main(int argc, char **argv)
         {"seed", 1, NULL, OPT_FIRST_INT + 8},
         {NULL, 0, NULL, 0},
     };
+    struct extra extras[EXTRA_MAX];
+    int n_extras = 0;
     for (int o; (o = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (o == OPT_ARCH) {
             m.arch = optarg;
+        } else if ((o == OPT_SET || o == OPT_FACTORS) && n_extras < EXTRA_MAX) {
+            extras[n_extras++] = (struct extra){optarg, o == OPT_FACTORS};
         } else if (o == OPT_TYPE) {
             m.type = parse_type(optarg)->id;
         } else if (o == OPT_EMBD_TYPE) {
@@ -93,7 +166,7 @@ int main(int argc, char **argv)
         return 2;
     }
     m.seed = (uint64_t)seed;
-    if (!gguf_model_save(&m, argv[optind])) {
+    if (!save(&m, extras, n_extras, argv[optind])) {
         fprintf(stderr, "mkgguf: %s: %s\n", argv[optind], strerror(errno));
         return 1;
     }

@@ -79,13 +79,13 @@ static void put_norm(struct gguf_writer *w, const char *name, int n)
 /* What an architecture's files have beside llama's tensors. */
 static const struct family {
     const char *arch;
-    bool has_bias, has_head_norms, has_post_norms, is_fused;
+    bool has_bias, has_head_norms, has_post_norms, is_fused, is_latent;
 } families[] = {
     {"llama", false, false, false, false},   {"qwen2", true, false, false, false},
     {"qwen3", false, true, false, false},    {"gemma", false, false, false, false},
     {"gemma2", false, false, true, false},   {"gemma3", false, true, true, false},
     {"granite", false, false, false, false}, {"phi3", false, false, false, true},
-    {"smollm3", false, false, false, false},
+    {"smollm3", false, false, false, false}, {"deepseek2", .is_latent = true},
 };
 
 static const struct family *family_of(const struct gguf_model *m)
@@ -105,15 +105,69 @@ struct layer_tensor {
     int rows, cols;
 };
 
+static void put_tensors(const struct gguf_model *m, struct gguf_writer *w, int i,
+                        const struct layer_tensor *t, size_t n)
+{
+    char name[64];
+    for (size_t k = 0; k < n; k++) {
+        snprintf(name, sizeof name, "blk.%d.%s", i, t[k].name);
+        if (t[k].is_there && t[k].rows) {
+            put_matrix(w, name, m->type, t[k].rows, t[k].cols);
+        } else if (t[k].is_there) {
+            put_norm(w, name, t[k].cols);
+        }
+    }
+}
+
+/* MLA's sizes, from the head's: its rotated part, and the ranks. */
+static int latent_rot(const struct gguf_model *m)
+{
+    return m->head_dim / 2;
+}
+static int latent_kv_rank(const struct gguf_model *m)
+{
+    return 2 * m->head_dim;
+}
+static int latent_q_rank(const struct gguf_model *m)
+{
+    return 3 * m->head_dim;
+}
+
+/* One matrix a head, in one tensor. */
+static void put_heads(struct gguf_writer *w, const char *name, uint32_t type,
+                      const uint64_t dims[3])
+{
+    gguf_put_tensor(w, name, type, 3, dims)->scale = 1.0f / sqrtf((float)dims[0]);
+}
+
+static void put_latent(const struct gguf_model *m, struct gguf_writer *w, int i)
+{
+    const int own = m->head_dim + latent_rot(m), kv = latent_kv_rank(m), q = latent_q_rank(m);
+    const uint64_t heads = (uint64_t)m->n_heads, dim = (uint64_t)m->head_dim;
+    const struct layer_tensor tensors[] = {
+        {true, "attn_q_a.weight", q, m->n_embd},
+        {true, "attn_q_b.weight", m->n_heads * own, q},
+        {true, "attn_kv_a_mqa.weight", kv + latent_rot(m), m->n_embd},
+        {true, "attn_q_a_norm.weight", 0, q},
+        {true, "attn_kv_a_norm.weight", 0, kv},
+    };
+    put_tensors(m, w, i, tensors, sizeof tensors / sizeof *tensors);
+    char name[64];
+    snprintf(name, sizeof name, "blk.%d.attn_k_b.weight", i);
+    put_heads(w, name, m->type, (uint64_t[]){dim, (uint64_t)kv, heads});
+    snprintf(name, sizeof name, "blk.%d.attn_v_b.weight", i);
+    put_heads(w, name, m->type, (uint64_t[]){(uint64_t)kv, dim, heads});
+}
+
 static void put_layer(const struct gguf_model *m, struct gguf_writer *w, int i)
 {
     const int n_q = m->n_heads * m->head_dim, n_kv = m->n_kv_heads * m->head_dim;
     const struct family *f = family_of(m);
-    const bool fused = f->is_fused;
+    const bool fused = f->is_fused, split = !fused && !f->is_latent;
     const struct layer_tensor tensors[] = {
-        {!fused, "attn_q.weight", n_q, m->n_embd},
-        {!fused, "attn_k.weight", n_kv, m->n_embd},
-        {!fused, "attn_v.weight", n_kv, m->n_embd},
+        {split, "attn_q.weight", n_q, m->n_embd},
+        {split, "attn_k.weight", n_kv, m->n_embd},
+        {split, "attn_v.weight", n_kv, m->n_embd},
         {fused, "attn_qkv.weight", n_q + 2 * n_kv, m->n_embd},
         {true, "attn_output.weight", m->n_embd, n_q},
         {!fused, "ffn_gate.weight", m->n_ff, m->n_embd},
@@ -129,38 +183,50 @@ static void put_layer(const struct gguf_model *m, struct gguf_writer *w, int i)
         {true, "attn_norm.weight", 0, m->n_embd},
         {true, "ffn_norm.weight", 0, m->n_embd},
     };
-    char name[64];
-    for (size_t k = 0; k < sizeof tensors / sizeof *tensors; k++) {
-        snprintf(name, sizeof name, "blk.%d.%s", i, tensors[k].name);
-        if (tensors[k].is_there && tensors[k].rows) {
-            put_matrix(w, name, m->type, tensors[k].rows, tensors[k].cols);
-        } else if (tensors[k].is_there) {
-            put_norm(w, name, tensors[k].cols);
-        }
+    put_tensors(m, w, i, tensors, sizeof tensors / sizeof *tensors);
+    if (f->is_latent) {
+        put_latent(m, w, i);
+    }
+}
+
+struct int_key {
+    const char *key;
+    int value;
+};
+
+static void put_ints(struct gguf_writer *w, const char *arch, const struct int_key *keys, size_t n)
+{
+    char key[64];
+    for (size_t i = 0; i < n; i++) {
+        snprintf(key, sizeof key, "%s.%s", arch, keys[i].key);
+        gguf_put_u32(w, key, (uint32_t)keys[i].value);
     }
 }
 
 static void put_params(const struct gguf_model *m, struct gguf_writer *w)
 {
-    const struct {
-        const char *key;
-        int value;
-    } keys[] = {{"context_length", m->n_ctx},
+    const bool is_latent = family_of(m)->is_latent;
+    const int dim = m->head_dim, kv = latent_kv_rank(m), rot = latent_rot(m);
+    const struct int_key keys[] = {{"context_length", m->n_ctx},
                 {"embedding_length", m->n_embd},
                 {"feed_forward_length", m->n_ff},
                 {"block_count", m->n_layers},
                 {"attention.head_count", m->n_heads},
-                {"attention.head_count_kv", m->n_kv_heads},
-                {"attention.key_length", m->head_dim},
-                {"attention.value_length", m->head_dim},
-                {"rope.dimension_count", m->head_dim}};
+                {"attention.head_count_kv", is_latent ? 1 : m->n_kv_heads},
+                {"attention.key_length", is_latent ? kv + rot : dim},
+                {"attention.value_length", is_latent ? kv : dim},
+                {"rope.dimension_count", is_latent ? rot : dim}},
+        latent[] = {{"attention.kv_lora_rank", kv},
+                    {"attention.q_lora_rank", latent_q_rank(m)},
+                    {"attention.key_length_mla", dim + rot},
+                    {"attention.value_length_mla", dim}};
     const char *arch = family_of(m)->arch;
     char key[64];
     gguf_put_str(w, "general.architecture", arch);
     gguf_put_str(w, "general.name", "Random weights");
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        snprintf(key, sizeof key, "%s.%s", arch, keys[i].key);
-        gguf_put_u32(w, key, (uint32_t)keys[i].value);
+    put_ints(w, arch, keys, sizeof keys / sizeof *keys);
+    if (is_latent) {
+        put_ints(w, arch, latent, sizeof latent / sizeof *latent);
     }
     snprintf(key, sizeof key, "%s.rope.freq_base", arch);
     gguf_put_f32(w, key, 100000.0f);

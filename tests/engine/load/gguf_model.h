@@ -6,7 +6,8 @@
 #include "tests/engine/load/gguf_writer.h"
 
 struct gguf_model {
-    const char *arch; /* NULL: llama */
+    const char *arch; /* NULL: llama. "deepseek2": head_dim is a head's unrotated part and its
+                       * values; half of that is rotated, ranks are twice (KV) and 3 times (q) it */
     int n_vocab, n_embd, n_ff, n_layers, n_heads, n_kv_heads, head_dim, n_ctx;
     uint32_t type;       /* of the matrices */
     uint32_t embd_type;  /* of token_embd */

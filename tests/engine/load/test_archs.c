@@ -27,7 +27,7 @@
 enum { N_VOCAB = 300, N_IDS = 70 };
 
 static const char *const archs[] = {"llama",  "qwen2",   "qwen3", "gemma",  "gemma2",
-                                    "gemma3", "granite", "phi3",  "smollm3"};
+                                    "gemma3", "granite", "phi3",  "smollm3", "deepseek2"};
 #define N_ARCHS (sizeof archs / sizeof *archs)
 
 struct file {
@@ -377,6 +377,42 @@ static void rotations_are_scaled_as_the_file_says(void **state)
     gguf_writer_done(&w);
 }
 
+static void open_refuses(const struct gguf_writer *w, enum kv_type kv_type, const char *why)
+{
+    struct file f = save(w);
+    struct engine *en = NULL;
+    struct err e = {0};
+    const struct engine_options o = {.model_path = f.path, .n_threads = 1, .kv_type = kv_type};
+    assert_int_equal(engine_open(&o, &en, &e), ERR_UNSUPPORTED);
+    assert_null(en);
+    if (!strstr(e.text, why)) {
+        fail_msg("%s", e.text);
+    }
+    close(f.fd);
+}
+
+static void compressed_keys_and_values_say_what_they_do_not_do(void **state)
+{
+    (void)state;
+    struct gguf_writer w;
+    put("deepseek2", QUANT_F16, &w);
+    open_refuses(&w, KV_Q8_0, "q8_0");
+    gguf_put_u32(&w, "deepseek2.expert_count", 64);
+    open_refuses(&w, KV_F16, "deepseek2.expert_count");
+    gguf_writer_done(&w);
+
+    put("deepseek2", QUANT_F16, &w);
+    gguf_put_tensor(&w, "blk.0.attn_kv_b.weight", QUANT_F16, 2, (uint64_t[]){64, 192});
+    open_refuses(&w, KV_F16, "attn_kv_b");
+    gguf_writer_done(&w);
+
+    put("deepseek2", QUANT_F16, &w);
+    assert_true(gguf_remove(&w, "deepseek2.attention.value_length_mla"));
+    gguf_put_u32(&w, "deepseek2.attention.value_length_mla", 40);
+    open_refuses(&w, KV_F16, "multiples of 32");
+    gguf_writer_done(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -384,6 +420,7 @@ int main(void)
         cmocka_unit_test(each_tensor_of_an_architecture_is_needed),
         cmocka_unit_test(a_fused_file_with_halved_heads_gives_the_same_bits),
         cmocka_unit_test(rotations_are_scaled_as_the_file_says),
+        cmocka_unit_test(compressed_keys_and_values_say_what_they_do_not_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

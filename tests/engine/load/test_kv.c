@@ -83,6 +83,33 @@ static void q8_0_takes_34_bytes_for_32_numbers(void **state)
     }
 }
 
+static void a_latent_block_keeps_one_row_a_position(void **state)
+{
+    (void)state;
+    struct kv_shape s;
+    struct kv_pool *p = NULL;
+    struct err e;
+    assert_int_equal(kv_shape_init_latent(&s, KV_F16, 27, 576, &e), 0);
+    assert_true(s.is_latent);
+    assert_int_equal(s.block_bytes / 32, 27 * 576 * 2); /* DeepSeek-V2-Lite */
+    assert_int_equal(s.block_bytes % 64, 0);
+    assert_int_equal(kv_shape_init_latent(&s, KV_Q8_0, 27, 576, &e), ERR_UNSUPPORTED);
+    assert_non_null(strstr(e.text, "q8_0"));
+    assert_int_equal(kv_shape_init_latent(&s, KV_F16, 2, 48, &e), 0);
+    assert_int_equal(kv_pool_new(&s, 2, &p, &e), 0);
+    struct kv_block *a = kv_take(p), *b = kv_take(p);
+    memset(a->data, 7, s.block_bytes);
+    kv_block_copy(b, a, 5);
+    for (size_t row = 0; row < s.block_bytes / 64; row++) {
+        for (size_t i = 0; i < 64; i++) {
+            assert_int_equal(b->data[64 * row + i], i < 2 * 5 ? 7 : 0);
+        }
+    }
+    kv_unref(a);
+    kv_unref(b);
+    kv_pool_free(p);
+}
+
 static void types_have_names(void **state)
 {
     (void)state;
@@ -530,6 +557,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shape_has_the_designs_sizes),
         cmocka_unit_test(q8_0_takes_34_bytes_for_32_numbers),
+        cmocka_unit_test(a_latent_block_keeps_one_row_a_position),
         cmocka_unit_test(types_have_names),
         cmocka_unit_test(q8_0_copies_and_zeroes_by_position),
         cmocka_unit_test(shape_refuses_what_makes_no_sense_and_leaves_the_output),

@@ -1,0 +1,40 @@
+/* Between model.c (loading) and model_slots.c (what an architecture consists of). Nobody else
+ * includes it. */
+#ifndef HEARTH_ENGINE_MODEL_IMPL_H
+#define HEARTH_ENGINE_MODEL_IMPL_H
+
+#include "base/hash.h"
+#include "engine/model.h"
+
+#define SLOT_NAME_BYTES 48
+
+/* Rows of a tensor that the model needs: a matrix [rows, cols] or, when mat is NULL, a vector of
+ * cols floats. */
+struct slot {
+    char name[SLOT_NAME_BYTES];
+    int64_t rows, cols;
+    int64_t row0, all_rows; /* which of the tensor's rows they are */
+    int64_t planes;         /* the tensor is written as so many matrices, one below the other */
+    bool is_turned;         /* heads whose pairs are put side by side (source_row) */
+    struct mat *mat;
+    float **vector;
+    const struct gguf_tensor *tensor;
+};
+
+struct loader {
+    const struct gguf *g;
+    const struct engine_options *o;
+    struct model *m;
+    struct slot *slots;
+    size_t n_slots;
+    float *freqs, *long_factors, *short_factors; /* of the file's rotation; NULL: absent */
+    uint64_t done_bytes, all_bytes; /* of tensor data, for progress */
+    bool is_hashed;                 /* the weights' hash is known already */
+    struct hash_state hash;
+};
+
+/* Fills l->slots with what the architecture consists of, and makes the layers. ERR_NOMEM,
+ * ERR_CORRUPT. */
+int model_make_slots(struct loader *l, struct err *e) MUST_USE;
+
+#endif
