@@ -28,7 +28,6 @@
 #include "daemon/forget.h"
 #include "daemon/keep.h"
 #include "daemon/limits.h"
-#include "daemon/rendered.h"
 #include "daemon/resent_book.h"
 #include "daemon/room.h"
 #include "daemon/served.h"
@@ -565,7 +564,6 @@ static void *run(void *arg)
     account_free(h->account);
     catalog_free(h->catalog);
     resent_book_free(h->resent);
-    rendered_free(h->rendered);
     memory_close(h->memory);
     struct mail *m = calloc(1, sizeof *m);
     if (!m) {
