@@ -89,25 +89,10 @@ static int segments_only(struct err *e)
     return err_set(e, ERR_UNSUPPORTED, "this chat template has no segments; it prints whole chats");
 }
 
-/* What a window ends in behind its last message. */
-static int window_prompt(const struct chat *c, struct ids *ret, struct err *e)
-{
-    struct ids ids;
-    size_t starts[2];
-    const struct chat_message m = {.role = CHAT_USER, .text = "x", .n_text = 1};
-    struct chat_rendering to = {.ids = &ids, .starts = starts};
-    ids_init(&ids);
-    int rc = chat_window(c, &m, 1, true, &to, e);
-    if (rc == 0 && (rc = ids_add(ret, ids.v + starts[1], ids.n - starts[1])) < 0)
-        rc = err_set(e, rc, "no room for token ids");
-    ids_done(&ids);
-    return rc;
-}
-
 int chat_generation_prompt(const struct chat *c, struct ids *ret, struct err *e)
 {
     if (c->jinja)
-        return window_prompt(c, ret, e);
+        return chat_prompt_of(c, NULL, ret, e);
     size_t n_before = ret->n;
     int rc = push(ret, c->open, e);
     if (rc == 0)
@@ -120,7 +105,7 @@ int chat_generation_prompt(const struct chat *c, struct ids *ret, struct err *e)
 int chat_end_of_turn(const struct chat *c, bool had_eog, struct ids *ret, struct err *e)
 {
     if (c->jinja)
-        return segments_only(e);
+        return c->derived ? chat_derived_end(c, had_eog, ret, e) : segments_only(e);
     size_t n_before = ret->n;
     int rc = had_eog ? 0 : push(ret, c->close, e);
     if (rc == 0)
@@ -167,16 +152,37 @@ static int put_start(const struct chat *c, const struct chat_message *first, str
     return put_message(c, &system, ret, e);
 }
 
+int chat_open_window(const struct chat *c, const struct chat_message *m,
+                     struct chat_rendering *ret, struct err *e)
+{
+    const size_t n = chat_opening(c, m, 2), n_ids = ret->ids->n;
+    int rc = 0;
+    if (c->derived)
+        return chat_derived_open(c, m, n, ret, e);
+    if (c->jinja)
+        return segments_only(e);
+    rc = put_start(c, m, ret->ids, e);
+    if (ret->starts)
+        ret->starts[0] = ret->ids->n;
+    if (rc == 0)
+        rc = put_message(c, m, ret->ids, e);
+    if (ret->starts)
+        ret->starts[1] = ret->ids->n;
+    if (rc < 0)
+        ret->ids->n = n_ids;
+    return rc;
+}
+
 int chat_segment(const struct chat *c, const struct chat_message *m, enum chat_role prev,
                  struct ids *ret, struct err *e)
 {
     assert(m->role != CHAT_NONE);
-    if (c->jinja)
-        return segments_only(e);
     size_t n_before = ret->n;
-    int rc = prev == CHAT_NONE ? put_start(c, m, ret, e) : 0;
+    int rc = c->jinja && !c->derived ? segments_only(e) : 0;
+    if (prev == CHAT_NONE && rc == 0)
+        return chat_open_window(c, m, &(struct chat_rendering){.ids = ret}, e);
     if (rc == 0)
-        rc = put_message(c, m, ret, e);
+        rc = c->derived ? chat_derived_segment(c, m, prev, ret, e) : put_message(c, m, ret, e);
     if (rc < 0)
         ret->n = n_before;
     return rc;
@@ -224,7 +230,10 @@ int chat_render(const struct chat *c, const struct chat_message *m, size_t n,
                 bool add_generation_prompt, struct chat_rendering *ret, struct err *e)
 {
     size_t n_ids = ret->ids->n, n_text = ret->text ? ret->text->len : 0;
-    int rc = c->jinja ? chat_window(c, m, n, add_generation_prompt, ret, e)
+    const bool is_derived = c->derived && add_generation_prompt &&
+                            ret->thinking == CHAT_THINKING_UNSET && chat_is_segments(c, m, n);
+    int rc = is_derived ? chat_derived_window(c, m, n, ret, e)
+             : c->jinja ? chat_window(c, m, n, add_generation_prompt, ret, e)
                       : ids_window(c, m, n, ret, e);
     if (rc == 0 && !c->jinja && add_generation_prompt)
         rc = chat_generation_prompt(c, ret->ids, e);
@@ -247,6 +256,7 @@ void chat_free(struct chat *c)
     if (!c)
         return;
     ids_done(&c->head);
+    chat_derived_free(c->derived);
     jinja_free(c->jinja);
     free(c->controls);
     free(c->head_text);
@@ -261,7 +271,7 @@ const char *chat_family(const struct chat *c)
 
 enum chat_mode chat_mode(const struct chat *c)
 {
-    return c->jinja ? CHAT_RERENDER : CHAT_SEGMENTS;
+    return c->jinja && !c->derived ? CHAT_RERENDER : CHAT_SEGMENTS;
 }
 
 const char *chat_default_system(const struct chat *c)

@@ -46,7 +46,11 @@ struct chat_message {
     size_t n_ids;
 };
 
+/* Whether the model is to think before it answers, for templates that ask. */
+enum chat_thinking { CHAT_THINKING_UNSET, CHAT_THINKING_OFF, CHAT_THINKING_ON };
+
 struct chat;
+struct chat_rendering;
 
 /*
  * `template_text` is the model's own Jinja source (NULL: none). `override` is NULL or a family name
@@ -63,6 +67,20 @@ enum chat_mode chat_mode(const struct chat *c);
  * The system text that the template adds when the first message isn't a system message; NULL: none.
  */
 const char *chat_default_system(const struct chat *c);
+
+/*
+ * Whether this chat with a generation prompt is segments in a row: always in ChatML; where segments
+ * were derived, when a user speaks last and the order of roles gives clean edges; never in
+ * re-render mode.
+ */
+bool chat_is_segments(const struct chat *c, const struct chat_message *m, size_t n);
+/* How many of its messages are the first segment: 2 where a system text goes into the user message
+ * behind it, else 1. */
+size_t chat_opening(const struct chat *c, const struct chat_message *m, size_t n);
+/* Appends the first segment, with BOS and whatever else opens a window; m has chat_opening's
+ * number. ret->starts gets one more than that. */
+int chat_open_window(const struct chat *c, const struct chat_message *m,
+                     struct chat_rendering *ret, struct err *e) MUST_USE;
 
 /*
  * Appends the ids of the message's segment. prev = CHAT_NONE: it is the first. When first and not a
@@ -90,6 +108,7 @@ struct chat_rendering {
     size_t *starts;
     int64_t now; /* what a template is told as the time, in seconds since 1970: a conversation's
                   * beginning, so that it stays; 0: when the chat format was opened */
+    enum chat_thinking thinking;
 };
 int chat_render(const struct chat *c, const struct chat_message *m, size_t n,
                 bool add_generation_prompt, struct chat_rendering *ret, struct err *e) MUST_USE;

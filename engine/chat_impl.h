@@ -23,11 +23,31 @@ struct chat_takes {
     bool alternation;         /* nothing but roles in turn */
 };
 
+#define CHAT_ROLES (CHAT_ASSISTANT + 1)
+
+/* Text that always stands at one kind of place. is_bad: it differs, or has no clean edge. */
+struct chat_piece {
+    char *text;
+    size_t n;
+    bool is_set, is_bad;
+};
+
+/* What chat_derive.c found and proved. */
+struct chat_derived {
+    struct chat_piece before[CHAT_ROLES][CHAT_ROLES]; /* [previous role][role] */
+    struct chat_piece after[CHAT_ROLES];
+    struct chat_piece prompt; /* the generation prompt */
+    int trims[CHAT_ROLES]; /* of a content: 1 its left side, 2 its right side */
+    bool opens[CHAT_ROLES];
+    bool folds_system; /* into the user message behind it */
+};
+
 struct chat {
     const struct tok *tok;
     struct tok_str bos, eos; /* what a template's bos_token and eos_token print */
     int64_t now;             /* when it was opened, for renderings that don't say theirs */
-    struct jinja *jinja;     /* re-render mode; NULL: segments, and the rest is theirs */
+    struct jinja *jinja;     /* NULL: ChatML, and the rest is its */
+    struct chat_derived *derived; /* segments of jinja's template; NULL: whole windows */
     struct chat_takes takes;
     struct chat_control *controls; /* by first byte */
     size_t first_control[257];
@@ -44,11 +64,51 @@ struct chat {
 /* How many of an assistant's ids can stand for the beginning of its text, and how many bytes they
  * cover. */
 size_t chat_usable_ids(const struct chat *c, const struct chat_message *m, size_t *ret_bytes);
-/* chat_render in re-render mode; ret->ids may be NULL. */
+/* A text on its way to ids. */
+struct chat_text {
+    struct buf text, marks; /* 1 + message % TEMPLATE_MARKS on each byte of a message, else 0 */
+    size_t *starts;         /* [n + 1] bytes of text at which the messages' shares begin; once ids
+                             * are made, indices of these */
+    size_t n;
+};
+void chat_text_init(struct chat_text *t, size_t max);
+void chat_text_done(struct chat_text *t);
+
+struct chat_ask {
+    bool prompt;
+    int64_t now; /* 0: the chat's */
+    enum chat_thinking thinking;
+};
+
+/* The whole window by the template; ret's starts are bytes. */
+int chat_window_text(const struct chat *c, const struct chat_message *m, size_t n,
+                     const struct chat_ask *ask, struct chat_text *ret, struct err *e) MUST_USE;
+/* Appends the ids of t, whose starts become indices into *ret. is_opening: with a BOS if one is
+ * due. */
+int chat_window_ids(const struct chat *c, const struct chat_message *m, struct chat_text *t,
+                    bool is_opening, struct ids *ret, struct err *e) MUST_USE;
+/* chat_render over the whole window; ret->ids may be NULL. */
 int chat_window(const struct chat *c, const struct chat_message *m, size_t n,
                 bool add_generation_prompt, struct chat_rendering *ret, struct err *e) MUST_USE;
+/* Appends what a window ends in behind its last message, by the template. */
+int chat_prompt_of(const struct chat *c, struct buf *ret_text, struct ids *ret, struct err *e)
+    MUST_USE;
 /* Finds what c->jinja takes; its error if it doesn't print a plain chat. */
 int chat_window_open(struct chat *c, struct err *e) MUST_USE;
+
+bool chat_piece_is_good(const struct chat_piece *p);
+/* chat_derive.c: sets c->derived if segments are found and proven; ERR_NOMEM. */
+int chat_derive(struct chat *c, struct err *e) MUST_USE;
+void chat_derived_free(struct chat_derived *d);
+/* What chat.h says of chat_open_window, chat_segment, chat_end_of_turn and, with a generation
+ * prompt, chat_render. */
+int chat_derived_open(const struct chat *c, const struct chat_message *m, size_t n,
+                      struct chat_rendering *ret, struct err *e) MUST_USE;
+int chat_derived_segment(const struct chat *c, const struct chat_message *m, enum chat_role prev,
+                         struct ids *ret, struct err *e) MUST_USE;
+int chat_derived_end(const struct chat *c, bool had_eog, struct ids *ret, struct err *e) MUST_USE;
+int chat_derived_window(const struct chat *c, const struct chat_message *m, size_t n,
+                        struct chat_rendering *ret, struct err *e) MUST_USE;
 
 /* The message as the template prints it. */
 void chat_text_message(const struct chat_message *m, struct buf *to);

@@ -320,7 +320,8 @@ static int open_source(struct loading *l, bool has_family, struct err *e)
     c->n_head_text = c->n_default_system = c->head.n = 0;
     c->jinja = l->jinja;
     l->jinja = NULL;
-    return chat_window_open(c, e);
+    rc = chat_window_open(c, e);
+    return rc < 0 ? rc : chat_derive(c, e);
 }
 
 int chat_new(const struct tok *tok, const char *template_text, const char *override,

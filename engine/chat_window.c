@@ -30,13 +30,27 @@ struct window {
     const struct chat_message *m;
     size_t n;
     struct arena arena;
-    struct buf text, marks;
+    struct chat_text *t;
     struct template_message *v; /* conformed */
     size_t n_v;
-    size_t *starts; /* [n + 1] bytes of text at which the messages' shares begin */
-    size_t next;    /* the message whose text comes next */
+    size_t next; /* the message whose text comes next */
     struct err *e;
 };
+
+void chat_text_init(struct chat_text *t, size_t max)
+{
+    *t = (struct chat_text){.n = 0};
+    buf_init(&t->text, max);
+    buf_init(&t->marks, max);
+}
+
+void chat_text_done(struct chat_text *t)
+{
+    buf_done(&t->text);
+    buf_done(&t->marks);
+    free(t->starts);
+    *t = (struct chat_text){.n = 0};
+}
 
 static int nomem(struct err *e)
 {
@@ -113,15 +127,15 @@ static int conform(struct window *w)
 static int32_t control_at(const struct window *w, size_t i, size_t *ret_n)
 {
     const struct chat_control *v = w->c->controls;
-    const char *s = w->text.data + i;
-    const size_t left = w->text.len - i;
+    const char *s = w->t->text.data + i;
+    const size_t left = w->t->text.len - i;
     int32_t best = -1;
     *ret_n = 0;
     for (size_t k = w->c->first_control[(unsigned char)*s];
          k < w->c->first_control[(unsigned char)*s + 1]; k++) {
         bool is = v[k].n <= left && v[k].n > *ret_n && memcmp(v[k].s, s, v[k].n) == 0;
         for (size_t b = 0; is && b < v[k].n; b++)
-            is = w->marks.data[i + b] == 0;
+            is = w->t->marks.data[i + b] == 0;
         if (is) {
             best = v[k].id;
             *ret_n = v[k].n;
@@ -156,44 +170,44 @@ static int find_shares(struct window *w)
 {
     size_t at = 0, end = 0;
     for (size_t i = 0; i <= w->n; i++)
-        w->starts[i] = (size_t)-1;
+        w->t->starts[i] = (size_t)-1;
     for (size_t i = 0; i < w->n; i++) {
         const uint8_t mark = (uint8_t)(1 + i % TEMPLATE_MARKS);
         const char *hit =
-            at < w->text.len ? memchr(w->marks.data + at, mark, w->text.len - at) : NULL;
+            at < w->t->text.len ? memchr(w->t->marks.data + at, mark, w->t->text.len - at) : NULL;
         bool is_blank = jinja_is_blank(w->m[i].text, w->m[i].n_text);
         if (!hit && !is_blank && w->m[i].role != CHAT_ASSISTANT &&
-            !(w->text.len > 0 && memchr(w->marks.data, mark, w->text.len)))
+            !(w->t->text.len > 0 && memchr(w->t->marks.data, mark, w->t->text.len)))
             return err_set(w->e, ERR_INVAL,
                            "the model's chat template leaves out message %zu of %zu (%s)", i + 1,
                            w->n, chat_role_name(w->m[i].role));
         if (!hit)
             continue;
-        size_t begin = (size_t)(hit - w->marks.data);
-        w->starts[i] = boundary(w, end, begin);
-        for (at = begin; at < w->text.len && (uint8_t)w->marks.data[at] == mark; at++)
+        size_t begin = (size_t)(hit - w->t->marks.data);
+        w->t->starts[i] = boundary(w, end, begin);
+        for (at = begin; at < w->t->text.len && (uint8_t)w->t->marks.data[at] == mark; at++)
             ;
         end = at;
     }
-    size_t tail = boundary(w, end, w->text.len);
-    w->starts[w->n] = tail == (size_t)-1 ? w->text.len : tail;
+    size_t tail = boundary(w, end, w->t->text.len);
+    w->t->starts[w->n] = tail == (size_t)-1 ? w->t->text.len : tail;
     for (size_t i = w->n; i > 0; i--)
-        if (w->starts[i - 1] == (size_t)-1 || w->starts[i - 1] > w->starts[i])
-            w->starts[i - 1] = i == 1 ? 0 : w->starts[i];
+        if (w->t->starts[i - 1] == (size_t)-1 || w->t->starts[i - 1] > w->t->starts[i])
+            w->t->starts[i - 1] = i == 1 ? 0 : w->t->starts[i];
     return 0;
 }
 
 /* The answer that text[from, to) is the beginning or all of, with the ids it was generated with. */
 static const struct chat_message *answer_at(struct window *w, size_t from, size_t to)
 {
-    const uint8_t mark = (uint8_t)w->marks.data[from];
+    const uint8_t mark = (uint8_t)w->t->marks.data[from];
     for (size_t i = w->next; i < w->n; i++) {
         const struct chat_message *m = &w->m[i];
         if (1 + i % TEMPLATE_MARKS != mark)
             continue;
         w->next = i;
         bool is = m->role == CHAT_ASSISTANT && m->ids && to - from <= m->n_text &&
-                  memcmp(m->text, w->text.data + from, to - from) == 0;
+                  memcmp(m->text, w->t->text.data + from, to - from) == 0;
         return is ? m : NULL;
     }
     return NULL;
@@ -206,8 +220,8 @@ static int put_run(struct window *w, size_t from, size_t to, struct ids *ret)
     int rc = 0;
     bool is_start = true;
     for (size_t i = from, end; rc == 0 && i < to; i = end) {
-        const char mark = w->marks.data[i];
-        for (end = i; end < to && w->marks.data[end] == mark; end++)
+        const char mark = w->t->marks.data[i];
+        for (end = i; end < to && w->t->marks.data[end] == mark; end++)
             ;
         const struct chat_message *m = mark ? answer_at(w, i, end) : NULL;
         if (!m)
@@ -218,8 +232,9 @@ static int put_run(struct window *w, size_t from, size_t to, struct ids *ret)
         if (n_ids == 0)
             continue;
         if (i > from)
-            rc = is_start ? tok_encode(tok, w->text.data + from, i - from, false, ret, w->e)
-                          : tok_encode_more(tok, w->text.data + from, i - from, false, ret, w->e);
+            rc = is_start
+                     ? tok_encode(tok, w->t->text.data + from, i - from, false, ret, w->e)
+                     : tok_encode_more(tok, w->t->text.data + from, i - from, false, ret, w->e);
         if (rc == 0 && (rc = ids_add(ret, m->ids, n_ids)) < 0)
             rc = nomem(w->e);
         is_start = false;
@@ -227,8 +242,8 @@ static int put_run(struct window *w, size_t from, size_t to, struct ids *ret)
     }
     if (rc < 0 || from == to)
         return rc;
-    return is_start ? tok_encode(tok, w->text.data + from, to - from, false, ret, w->e)
-                    : tok_encode_more(tok, w->text.data + from, to - from, false, ret, w->e);
+    return is_start ? tok_encode(tok, w->t->text.data + from, to - from, false, ret, w->e)
+                    : tok_encode_more(tok, w->t->text.data + from, to - from, false, ret, w->e);
 }
 
 static bool is_space(char c)
@@ -237,85 +252,125 @@ static bool is_space(char c)
 }
 
 /* The ids; starts become indices into them. */
-static int put_window(struct window *w, struct ids *ret)
+static int put_text(struct window *w, struct ids *ret)
 {
     const struct tok *tok = w->c->tok;
-    const size_t base = ret->n;
     size_t from = 0, n, share = 0;
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i <= w->text.len; i += n) {
-        int32_t id = i < w->text.len ? control_at(w, i, &n) : -1;
-        const bool is_edge =
-            id >= 0 || i == w->text.len || (share <= w->n && w->starts[share] == i && i == from);
+    for (size_t i = 0; rc == 0 && i <= w->t->text.len; i += n) {
+        int32_t id = i < w->t->text.len ? control_at(w, i, &n) : -1;
+        const bool is_edge = id >= 0 || i == w->t->text.len ||
+                             (share <= w->n && w->t->starts[share] == i && i == from);
         n = id >= 0 ? n : 1;
         if (!is_edge)
             continue;
         if (from < i)
             rc = put_run(w, from, i, ret);
-        for (; rc == 0 && share <= w->n && w->starts[share] <= i; share++)
-            w->starts[share] = ret->n;
+        for (; rc == 0 && share <= w->n && w->t->starts[share] <= i; share++)
+            w->t->starts[share] = ret->n;
         if (rc < 0 || id < 0) {
             from = i;
             continue;
         }
         if ((rc = ids_push(ret, id)) < 0)
             rc = nomem(w->e);
-        while (tok_strips_after(tok, id) && i + n < w->text.len && is_space(w->text.data[i + n]))
+        while (tok_strips_after(tok, id) && i + n < w->t->text.len &&
+               is_space(w->t->text.data[i + n]))
             n++;
         from = i + n;
     }
-    int32_t bos = tok_bos(tok);
-    if (rc < 0 || bos < 0 || (ret->n > base && ret->v[base] == bos))
-        return rc;
+    return rc;
+}
+
+/* Once, at the beginning of the ids from `base` on: if the model wants it and the template hasn't
+ * printed it. */
+static int put_bos(struct window *w, size_t base, struct ids *ret)
+{
+    int32_t bos = tok_bos(w->c->tok);
+    if (bos < 0 || (ret->n > base && ret->v[base] == bos))
+        return 0;
     if (ids_push(ret, bos) < 0)
         return nomem(w->e);
     memmove(ret->v + base + 1, ret->v + base, (ret->n - base - 1) * sizeof *ret->v);
     ret->v[base] = bos;
     for (size_t i = 0; i <= w->n; i++)
-        w->starts[i]++;
+        w->t->starts[i]++;
     return 0;
 }
 
-static int render(struct window *w, bool add_generation_prompt, struct chat_rendering *ret)
+int chat_window_text(const struct chat *c, const struct chat_message *m, size_t n,
+                     const struct chat_ask *ask, struct chat_text *ret, struct err *e)
 {
-    struct template_args a = {.messages = NULL, .add_generation_prompt = add_generation_prompt};
-    w->starts = arena_array(&w->arena, w->n + 1, sizeof *w->starts);
-    int rc = w->starts ? conform(w) : nomem(w->e);
-    a.messages = w->v;
-    a.n_messages = w->n_v;
-    a.bos = w->c->bos;
-    a.eos = w->c->eos;
-    a.now = ret->now ? ret->now : w->c->now;
+    struct err own = {0};
+    struct window w = {.c = c, .m = m, .n = n, .t = ret, .e = e ? e : &own};
+    struct template_args a = {.add_generation_prompt = ask->prompt, .thinking = ask->thinking};
+    size_t *starts = realloc(ret->starts, (n + 1) * sizeof *starts);
+    if (!starts)
+        return nomem(w.e);
+    ret->starts = starts;
+    ret->n = n;
+    buf_clear(&ret->text);
+    buf_clear(&ret->marks);
+    arena_init(&w.arena, RUN_BYTES_MAX);
+    int rc = conform(&w);
+    a.messages = w.v;
+    a.n_messages = w.n_v;
+    a.bos = c->bos;
+    a.eos = c->eos;
+    a.now = ask->now ? ask->now : c->now;
     if (rc == 0)
-        rc = template_run(w->c->jinja, &a, &w->arena, &w->text, &w->marks, w->e);
-    if (rc == 0)
-        rc = find_shares(w);
-    if (rc == 0 && ret->ids)
-        rc = put_window(w, ret->ids);
-    if (rc < 0)
-        return rc;
-    if (ret->text) {
-        buf_add(ret->text, w->text.data ? w->text.data : "", w->text.len);
-        if (buf_error(ret->text) < 0)
-            return err_set(w->e, buf_error(ret->text), "no room for the rendered text");
-    }
-    if (ret->starts)
-        memcpy(ret->starts, w->starts, (w->n + 1) * sizeof *ret->starts);
-    return 0;
+        rc = template_run(c->jinja, &a, &w.arena, &ret->text, &ret->marks, w.e);
+    arena_done(&w.arena);
+    return rc < 0 ? rc : find_shares(&w);
+}
+
+int chat_window_ids(const struct chat *c, const struct chat_message *m, struct chat_text *t,
+                    bool is_opening, struct ids *ret, struct err *e)
+{
+    struct err own = {0};
+    struct window w = {.c = c, .m = m, .n = t->n, .t = t, .e = e ? e : &own};
+    const size_t base = ret->n;
+    int rc = put_text(&w, ret);
+    return rc < 0 || !is_opening ? rc : put_bos(&w, base, ret);
 }
 
 int chat_window(const struct chat *c, const struct chat_message *m, size_t n,
                 bool add_generation_prompt, struct chat_rendering *ret, struct err *e)
 {
-    struct err own = {0};
-    struct window w = {.c = c, .m = m, .n = n, .e = e ? e : &own};
-    arena_init(&w.arena, RUN_BYTES_MAX);
-    buf_init(&w.text, TEXT_BYTES_MAX);
-    buf_init(&w.marks, TEXT_BYTES_MAX);
-    int rc = render(&w, add_generation_prompt, ret);
-    arena_done(&w.arena);
-    buf_done(&w.text);
-    buf_done(&w.marks);
+    const struct chat_ask ask = {
+        .prompt = add_generation_prompt, .now = ret->now, .thinking = ret->thinking};
+    struct chat_text t;
+    chat_text_init(&t, TEXT_BYTES_MAX);
+    int rc = chat_window_text(c, m, n, &ask, &t, e);
+    if (rc == 0 && ret->ids)
+        rc = chat_window_ids(c, m, &t, true, ret->ids, e);
+    if (rc == 0 && ret->text) {
+        buf_add(ret->text, t.text.data ? t.text.data : "", t.text.len);
+        if (buf_error(ret->text) < 0)
+            rc = err_set(e, buf_error(ret->text), "no room for the rendered text");
+    }
+    if (rc == 0 && ret->starts)
+        memcpy(ret->starts, t.starts, (n + 1) * sizeof *ret->starts);
+    chat_text_done(&t);
+    return rc;
+}
+
+int chat_prompt_of(const struct chat *c, struct buf *ret_text, struct ids *ret, struct err *e)
+{
+    const struct chat_message m = {.role = CHAT_USER, .text = "x", .n_text = 1};
+    struct chat_text t;
+    struct ids ids;
+    ids_init(&ids);
+    chat_text_init(&t, TEXT_BYTES_MAX);
+    int rc = chat_window_text(c, &m, 1, &(struct chat_ask){.prompt = true}, &t, e);
+    if (rc == 0 && ret_text)
+        buf_add(ret_text, t.text.data + t.starts[1], t.text.len - t.starts[1]);
+    if (rc == 0)
+        rc = chat_window_ids(c, &m, &t, true, &ids, e);
+    if (rc == 0 && ids_add(ret, ids.v + t.starts[1], ids.n - t.starts[1]) < 0)
+        rc = nomem(e);
+    chat_text_done(&t);
+    ids_done(&ids);
     return rc;
 }
 

@@ -97,6 +97,12 @@ bool jinja_names(const struct jinja *j, const char *name);
 /* Whether it is white space as Python's strip sees it, or nothing. */
 bool jinja_is_blank(const char *s, size_t n);
 
+/* s less white space, as Python's strip sees it, on its sides: 1 left, 2 right, 3 both, 0 none. */
+struct jinja_str jinja_strip_space(const struct jinja_str *s, int sides);
+/* The string literal that is token i of the source, empty if that is something else; false: there
+ * are no more tokens. */
+bool jinja_literal(const struct jinja *j, size_t i, struct jinja_str *ret);
+
 struct jinja_output {
     struct buf *text;
     struct buf *marks; /* as long as text; may be NULL */

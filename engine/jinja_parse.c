@@ -479,3 +479,11 @@ bool jinja_names(const struct jinja *j, const char *name)
             return true;
     return false;
 }
+
+bool jinja_literal(const struct jinja *j, size_t i, struct jinja_str *ret)
+{
+    *ret = (struct jinja_str){.s = ""};
+    if (i < j->n_tokens && j->tokens[i].kind == TOKEN_STR)
+        *ret = j->tokens[i].str;
+    return i < j->n_tokens;
+}

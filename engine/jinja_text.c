@@ -93,6 +93,11 @@ struct jinja_str jinja_strip(const struct jinja_str *s, const struct jinja_str *
     return jinja_sub(s, from, to - from);
 }
 
+struct jinja_str jinja_strip_space(const struct jinja_str *s, int sides)
+{
+    return jinja_strip(s, NULL, sides);
+}
+
 size_t jinja_find(const struct jinja_str *s, const struct jinja_str *what, size_t from)
 {
     if (what->n == 0)

@@ -42,7 +42,13 @@ static int variables(struct arena *arena, const struct template_args *a, struct 
         rc = jinja_dict_set(arena, ret, "add_generation_prompt", &prompt);
     if (rc == 0)
         rc = jinja_dict_set(arena, ret, "bos_token", &bos);
-    return rc < 0 ? rc : jinja_dict_set(arena, ret, "eos_token", &eos);
+    if (rc == 0)
+        rc = jinja_dict_set(arena, ret, "eos_token", &eos);
+    static const char *const names[] = {"enable_thinking", "thinking"};
+    const struct jinja_value thinks = jinja_bool(a->thinking == CHAT_THINKING_ON);
+    for (size_t i = 0; rc == 0 && a->thinking && i < sizeof names / sizeof *names; i++)
+        rc = jinja_dict_set(arena, ret, names[i], &thinks);
+    return rc;
 }
 
 int template_run(const struct jinja *j, const struct template_args *a, struct arena *arena,

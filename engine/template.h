@@ -27,6 +27,7 @@ struct template_args {
     bool add_generation_prompt;
     struct tok_str bos, eos; /* what bos_token and eos_token print */
     int64_t now;             /* what strftime_now tells, in seconds since 1970 */
+    enum chat_thinking thinking;
 };
 
 /* Appends the rendering and its marks (may be NULL); what comes up is made in `arena`. Errors are

@@ -3,6 +3,7 @@
 
     vocab.py pack MODEL.gguf OUT.txt.xz     what the repository holds
     vocab.py gguf IN.txt.xz OUT.gguf        a GGUF without tensors, which the build makes
+    vocab.py gguf IN.txt.xz OUT.gguf FILE   the same, with the control tokens of FILE (one a line)
 
 The packed form is one line of JSON (the 256 byte tokens, the tokens behind the merges with their
 types, the template), then the merges: each merge's result is the next token, so the tokens between
@@ -51,10 +52,13 @@ def pack(model, out):
         f.write(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
 
 
-def write_gguf(packed, out):
+def write_gguf(packed, out, controls=None):
     with open(packed, 'rb') as f:
         first, *merges = lzma.decompress(f.read()).decode().rstrip('\n').split('\n')
     head = json.loads(first)
+    if controls:
+        with open(controls, encoding='utf-8') as f:
+            head['behind'] += [(line.rstrip('\n'), 3) for line in f]
     tokens = head['base'] + [m.replace(' ', '', 1) for m in merges] + [t for t, _ in head['behind']]
     types = [1] * (256 + len(merges)) + [k for _, k in head['behind']]
 

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""The interpreter against Jinja2: equal, or an error where Jinja2 has one, or refused by name; never other text.
+"""The interpreter against Jinja2: equal, or an error where Jinja2 has one, or refused by name.
 
     pip install jinja2; ninja -C BUILD tests/engine/text/jinja_render
-    tests/reference/jinja_fuzz.py BUILD/tests/engine/text/jinja_render [--corpus DIR] [--mutations N] [--seed N] [--seconds N]
+    tests/reference/jinja_fuzz.py BUILD/tests/engine/text/jinja_render [--corpus DIR]
+                                  [--mutations N] [--seed N] [--seconds N]
 
-Without --mutations each template of the corpus (all *.jinja of DIR; else jinja/chats and jinja/snippets.jsonl) is run over
-the conversations below. With it, N templates made by cutting, doubling, swapping and splicing parts of these are. Exit status
-1: something differed; each such case is printed as a line of JSON, with the seed in front.
+Without --mutations each template of the corpus (all *.jinja of DIR; else jinja/chats and
+jinja/snippets.jsonl) is run over the conversations below. With it, N templates made by cutting,
+doubling, swapping and splicing parts of these are. Exit status 1: something differed; each such
+case is printed as a line of JSON, with the seed in front.
 """
+
 import argparse
 import copy
 import json
@@ -29,35 +32,99 @@ def conversations():
     """Chats as clients send them, with what templates look at beyond messages."""
     user = {"role": "user", "content": " Hi <there>\n"}
     more = {"role": "user", "content": "Größe?\n\n"}
-    bot = {"role": "assistant", "content": "Hello & \"bye\""}
+    bot = {"role": "assistant", "content": 'Hello & "bye"'}
     thought = {"role": "assistant", "content": "<think>\nhm\n</think>\n\nHello "}
     reasoned = {"role": "assistant", "content": "So.", "reasoning_content": "hm\nwell"}
     thinking = {"role": "assistant", "content": "So.", "thinking": "hm", "reasoning": "hm"}
     system = {"role": "system", "content": "Be brief."}
     developer = {"role": "developer", "content": "Be long."}
-    parameters = {"type": "object", "properties": {
-        "city": {"type": "string", "description": "Größe"},
-        "n": {"type": ["integer", "null"], "enum": [1, 2], "default": 1},
-        "tags": {"type": "array", "items": {"type": "string"}},
-        "deep": {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]}}, "required": ["city"]}
-    tool = {"type": "function", "function": {"name": "rain", "description": "Is it \"wet\"?", "parameters": parameters}}
-    bare = {"type": "function", "function": {"name": "now", "description": "Time", "parameters": {"type": "object", "properties": {}}}}
-    call = {"type": "function", "id": "abcdefghi", "function": {"name": "rain", "arguments": {"city": "Rom", "n": 2, "ok": True, "no": None}}}
-    strung = {"type": "function", "id": "abcdefghj", "function": {"name": "rain", "arguments": "{\"city\": \"Rom\"}"}}
+    parameters = {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string", "description": "Größe"},
+            "n": {"type": ["integer", "null"], "enum": [1, 2], "default": 1},
+            "tags": {"type": "array", "items": {"type": "string"}},
+            "deep": {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]},
+        },
+        "required": ["city"],
+    }
+    tool = {
+        "type": "function",
+        "function": {"name": "rain", "description": 'Is it "wet"?', "parameters": parameters},
+    }
+    bare = {
+        "type": "function",
+        "function": {
+            "name": "now",
+            "description": "Time",
+            "parameters": {"type": "object", "properties": {}},
+        },
+    }
+    call = {
+        "type": "function",
+        "id": "abcdefghi",
+        "function": {"name": "rain", "arguments": {"city": "Rom", "n": 2, "ok": True, "no": None}},
+    }
+    strung = {
+        "type": "function",
+        "id": "abcdefghj",
+        "function": {"name": "rain", "arguments": '{"city": "Rom"}'},
+    }
     asked = {"role": "assistant", "content": "", "tool_calls": [call]}
     asked_null = {"role": "assistant", "content": None, "tool_calls": [call, strung]}
     asked_none = {"role": "assistant", "tool_calls": [strung]}
-    asked_text = {"role": "assistant", "content": "Let me see.", "reasoning_content": "a tool", "tool_calls": [call]}
-    result = {"role": "tool", "name": "rain", "tool_call_id": "abcdefghi", "content": "{\"wet\": true}"}
-    result2 = {"role": "tool", "name": "rain", "tool_call_id": "abcdefghj", "content": [{"type": "text", "text": "dry"}]}
-    parts = {"role": "user", "content": [{"type": "text", "text": "one "}, {"type": "text", "text": "two"}]}
+    asked_text = {
+        "role": "assistant",
+        "content": "Let me see.",
+        "reasoning_content": "a tool",
+        "tool_calls": [call],
+    }
+    result = {
+        "role": "tool",
+        "name": "rain",
+        "tool_call_id": "abcdefghi",
+        "content": '{"wet": true}',
+    }
+    result2 = {
+        "role": "tool",
+        "name": "rain",
+        "tool_call_id": "abcdefghj",
+        "content": [{"type": "text", "text": "dry"}],
+    }
+    parts = {
+        "role": "user",
+        "content": [{"type": "text", "text": "one "}, {"type": "text", "text": "two"}],
+    }
     image = {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "what?"}]}
-    chats = [[user], [system, user], [user, bot, more], [system, user, bot, more, thought], [user, thought, more],
-             [user, reasoned, more, thinking, user], [user, more], [bot, user], [user, system, more], [developer, user],
-             [system, developer, user], [user, bot], [system], [], [parts], [image, bot, user], [system, parts, bot, more]]
-    tooled = [[user], [system, user], [user, asked, result], [user, asked, result, bot, more],
-              [system, user, asked_null, result, result2, bot, user], [user, asked_none, result2],
-              [user, asked_text, result, reasoned, more], [user, asked, result, asked_text, result]]
+    chats = [
+        [user],
+        [system, user],
+        [user, bot, more],
+        [system, user, bot, more, thought],
+        [user, thought, more],
+        [user, reasoned, more, thinking, user],
+        [user, more],
+        [bot, user],
+        [user, system, more],
+        [developer, user],
+        [system, developer, user],
+        [user, bot],
+        [system],
+        [],
+        [parts],
+        [image, bot, user],
+        [system, parts, bot, more],
+    ]
+    tooled = [
+        [user],
+        [system, user],
+        [user, asked, result],
+        [user, asked, result, bot, more],
+        [system, user, asked_null, result, result2, bot, user],
+        [user, asked_none, result2],
+        [user, asked_text, result, reasoned, more],
+        [user, asked, result, asked_text, result],
+    ]
     for messages in chats:
         yield {"messages": messages}
     for messages in tooled:
@@ -67,20 +134,45 @@ def conversations():
     yield {"messages": chats[1], "tools": None}
     yield {"messages": tooled[3], "tools": [bare], "enable_thinking": False}
     for value in (False, True):
-        for name in ("enable_thinking", "thinking", "keep_thinking", "preserve_thinking", "tools_in_user_message", "keep_all_reasoning"):
+        for name in (
+            "enable_thinking",
+            "thinking",
+            "keep_thinking",
+            "preserve_thinking",
+            "tools_in_user_message",
+            "keep_all_reasoning",
+        ):
             yield {"messages": chats[3], name: value}
     for value in ("low", "high", "none", "max"):
         yield {"messages": chats[5], "reasoning_effort": value, "reasoning_mode": value}
-    yield {"messages": chats[3], "documents": [{"title": "A", "text": "alpha", "doc_id": 1}, {"title": "B", "text": "beta"}]}
-    yield {"messages": chats[3], "date_string": "01 Jan 2024", "xml_tools": [tool], "python_tools": ["t"], "builtin_tools": ["b"],
-           "model_identity": "I am.", "system_message": "S", "custom_instructions": "C", "controls": {"length": "long"},
-           "chat_template_kwargs": {}, "response_format": None, "available_tools": [tool], "thinking_budget": 512, "today": "x"}
+    yield {
+        "messages": chats[3],
+        "documents": [{"title": "A", "text": "alpha", "doc_id": 1}, {"title": "B", "text": "beta"}],
+    }
+    yield {
+        "messages": chats[3],
+        "date_string": "01 Jan 2024",
+        "xml_tools": [tool],
+        "python_tools": ["t"],
+        "builtin_tools": ["b"],
+        "model_identity": "I am.",
+        "system_message": "S",
+        "custom_instructions": "C",
+        "controls": {"length": "long"},
+        "chat_template_kwargs": {},
+        "response_format": None,
+        "available_tools": [tool],
+        "thinking_budget": 512,
+        "today": "x",
+    }
 
 
 def variable_sets():
     for prompt in (False, True):
         for chat in conversations():
-            yield dict(copy.deepcopy(chat), add_generation_prompt=prompt, bos_token="<s>", eos_token="</s>")
+            yield dict(
+                copy.deepcopy(chat), add_generation_prompt=prompt, bos_token="<s>", eos_token="</s>"
+            )
 
 
 class Tool:
@@ -98,7 +190,10 @@ class Tool:
         timer.start()
         line = b""
         try:
-            self.p.stdin.write(json.dumps({"template": template, "now": reference.NOW, "runs": runs}).encode() + b"\n")
+            self.p.stdin.write(
+                json.dumps({"template": template, "now": reference.NOW, "runs": runs}).encode()
+                + b"\n"
+            )
             self.p.stdin.flush()
             line = self.p.stdout.readline()
         except BrokenPipeError:
@@ -134,7 +229,13 @@ def expected(env, template, runs):
 
 def odd(text):
     """What has addresses in it, or isn't text that JSON can carry."""
-    return " at 0x" in text or "<generator" in text or "<macro" in text.lower() or re.search("[\ud800-\udfff\0]", text) or len(text) > 900000
+    return (
+        " at 0x" in text
+        or "<generator" in text
+        or "<macro" in text.lower()
+        or re.search("[\ud800-\udfff\0]", text)
+        or len(text) > 900000
+    )
 
 
 def check(tool, env, name, template, runs, t):
@@ -167,7 +268,9 @@ def check(tool, env, name, template, runs, t):
 
 def sources(corpus):
     here = pathlib.Path(__file__).resolve().parent / "jinja"
-    for path in sorted(pathlib.Path(corpus).glob("*.jinja") if corpus else (here / "chats").glob("*.jinja")):
+    for path in sorted(
+        pathlib.Path(corpus).glob("*.jinja") if corpus else (here / "chats").glob("*.jinja")
+    ):
         yield path.name, path.read_text()
     if not corpus:
         for i, line in enumerate((here / "snippets.jsonl").open()):
@@ -176,14 +279,102 @@ def sources(corpus):
 
 TOKEN = re.compile(r"\{%.*?%\}|\{\{.*?\}\}|\{#.*?#\}|[^{]+|\{", re.S)
 WORD = re.compile(r"\w+|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\s+|.", re.S)
-SPICE = ["|trim", "|length", "|tojson", ".strip()", "[0]", "[-1]", "[1:]", "[::-1]", " is defined", " is not none", " is string",
-         " is mapping", " and ", " or ", " not ", "==", "!=", " in ", " not in ", "~", "+", "-", "*", "%", "//", "none", "true", "''",
-         "loop.first", "loop.last", "loop.index0", "messages", "m", "message", "ns", "tools", "|list", "|first", "|last", "|upper",
-         "|default('d')", "|default('d', true)", "|join(', ')", "|selectattr('role', 'equalto', 'user')", "|map(attribute='role')",
-         "|reverse", "|sort", "|unique", "|string", "|int", "|float", "|indent(2)", "|replace('a', 'b')", ".split('\\n')", ".items()",
-         ".get('x')", ".keys()", "['content']", ".content", ".role", "{%- ", " -%}", "{%+ ", " +%}", "{{- ", " -}}", "{#- c -#}", "\n",
-         "  ", "{% endif %}", "{% if x %}", "{% endfor %}", "{% for x in messages %}", "{% else %}", "{% set x = 1 %}", "{% break %}",
-         "{% continue %}", "{% set x %}", "{% endset %}", "1", "2", "0", "-1", "1.5", "(", ")", "[", "]", "{", "}", ",", ":", "|", "."]
+SPICE = [
+    "|trim",
+    "|length",
+    "|tojson",
+    ".strip()",
+    "[0]",
+    "[-1]",
+    "[1:]",
+    "[::-1]",
+    " is defined",
+    " is not none",
+    " is string",
+    " is mapping",
+    " and ",
+    " or ",
+    " not ",
+    "==",
+    "!=",
+    " in ",
+    " not in ",
+    "~",
+    "+",
+    "-",
+    "*",
+    "%",
+    "//",
+    "none",
+    "true",
+    "''",
+    "loop.first",
+    "loop.last",
+    "loop.index0",
+    "messages",
+    "m",
+    "message",
+    "ns",
+    "tools",
+    "|list",
+    "|first",
+    "|last",
+    "|upper",
+    "|default('d')",
+    "|default('d', true)",
+    "|join(', ')",
+    "|selectattr('role', 'equalto', 'user')",
+    "|map(attribute='role')",
+    "|reverse",
+    "|sort",
+    "|unique",
+    "|string",
+    "|int",
+    "|float",
+    "|indent(2)",
+    "|replace('a', 'b')",
+    ".split('\\n')",
+    ".items()",
+    ".get('x')",
+    ".keys()",
+    "['content']",
+    ".content",
+    ".role",
+    "{%- ",
+    " -%}",
+    "{%+ ",
+    " +%}",
+    "{{- ",
+    " -}}",
+    "{#- c -#}",
+    "\n",
+    "  ",
+    "{% endif %}",
+    "{% if x %}",
+    "{% endfor %}",
+    "{% for x in messages %}",
+    "{% else %}",
+    "{% set x = 1 %}",
+    "{% break %}",
+    "{% continue %}",
+    "{% set x %}",
+    "{% endset %}",
+    "1",
+    "2",
+    "0",
+    "-1",
+    "1.5",
+    "(",
+    ")",
+    "[",
+    "]",
+    "{",
+    "}",
+    ",",
+    ":",
+    "|",
+    ".",
+]
 
 
 def cut_up(template):
@@ -207,7 +398,11 @@ def mutate(rng, pool):
             k = rng.randrange(len(parts))
             parts[i], parts[k] = parts[k], parts[i]
         elif how == 4:
-            parts[i] = parts[i].replace("{%", rng.choice(("{%-", "{%+"))).replace("%}", rng.choice(("-%}", "%}\n", "+%}")))
+            parts[i] = (
+                parts[i]
+                .replace("{%", rng.choice(("{%-", "{%+")))
+                .replace("%}", rng.choice(("-%}", "%}\n", "+%}")))
+            )
         else:
             words = WORD.findall(parts[i])
             k = rng.randrange(len(words)) if words else 0
@@ -230,11 +425,15 @@ def report(t, seed):
         print(f"{title}: {sum(len(v) for _, v in kinds)} ({len(kinds)} reasons)")
         for what, names in kinds[:25]:
             print(f"   {len(names):5} {what[:90]}  e.g. {names[0]}")
-    print(f"seed {seed}: {t.equal} equal, {t.both_fail} fail alike, {t.skipped} skipped, {len(t.wrong)} WRONG")
+    print(
+        f"seed {seed}: {t.equal} equal, {t.both_fail} fail alike, {t.skipped} skipped, {len(t.wrong)} WRONG"
+    )
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("tool")
     p.add_argument("--corpus")
     p.add_argument("--mutations", type=int, default=0)
@@ -246,7 +445,9 @@ def main():
     UNSUPPORTED = tool.ask("{% include 'x' %}", [])["load"]["code"]
     all_runs = list(variable_sets())
     pool = list(sources(a.corpus))
-    extra = json.loads((pathlib.Path(reference.__file__).parent / "jinja" / "vars.json").read_text())
+    extra = json.loads(
+        (pathlib.Path(reference.__file__).parent / "jinja" / "vars.json").read_text()
+    )
     rng = random.Random(a.seed)
     print(f"seed {a.seed}, {len(pool)} templates, {len(all_runs)} conversations", flush=True)
     if not a.mutations:

@@ -56,8 +56,8 @@ static json *answer(const json *q)
     struct err e = {0};
     const char *source = json_str(json_get(q, "template", NULL));
     json *o = json_object(), *runs;
-    int rc = source ? jinja_new(source, strlen(source), &j, &e)
-                    : err_set(&e, ERR_INVAL, "no template");
+    int rc =
+        source ? jinja_new(source, strlen(source), &j, &e) : err_set(&e, ERR_INVAL, "no template");
     if (rc < 0) {
         json_set(o, "load", error(rc, &e));
         return o;

@@ -1,3 +1,4 @@
+/* See jinja_vars.h. */
 #include "tests/engine/text/jinja_vars.h"
 
 #include <string.h>

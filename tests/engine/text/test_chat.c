@@ -351,27 +351,30 @@ static void other_templates_are_refused_with_the_reason(void **state)
     }
 }
 
-/* What isn't one segment a message is run over whole windows. */
-static void other_templates_are_run_over_whole_windows(void **state)
+/* What isn't ChatML to the byte: with segments of its own, or over whole windows. */
+static void other_templates_are_run(void **state)
 {
     (void)state;
     static const struct {
         const char *source, *text;
+        enum chat_mode mode;
     } good[] = {
         {"{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content | trim + "
          "'<|im_end|>\n' }}{% endfor %}" PROMPT,
          "<|im_start|>user\none<|im_end|>\n<|im_start|>assistant\ntwo<|im_end|>\n"
-         "<|im_start|>user\nthree<|im_end|>\n<|im_start|>assistant\n"},
+         "<|im_start|>user\nthree<|im_end|>\n<|im_start|>assistant\n",
+         CHAT_SEGMENTS},
         {"{% for m in messages %}{{ '<|im_start|>' ~ m.role ~ '\n' ~ m.content.split('</think>')"
          "[-1] ~ '<|im_end|>' }}{% endfor %}{{ '<|im_start|>assistant\n<think>' }}",
          "<|im_start|>user\n one <|im_end|><|im_start|>assistant\ntwo<|im_end|>"
-         "<|im_start|>user\nthree<|im_end|><|im_start|>assistant\n<think>"},
+         "<|im_start|>user\nthree<|im_end|><|im_start|>assistant\n<think>",
+         CHAT_RERENDER},
     };
     const struct chat_message m[] = {SAY(CHAT_USER, " one "), SAY(CHAT_ASSISTANT, "two"),
                                      SAY(CHAT_USER, "three")};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         struct chat *c = make(qwen.tok, good[i].source, NULL);
-        assert_int_equal(chat_mode(c), CHAT_RERENDER);
+        assert_int_equal(chat_mode(c), good[i].mode);
         struct rendered r = render(c, m, 3, true);
         assert_int_equal(r.text.len, strlen(good[i].text));
         assert_memory_equal(r.text.data, good[i].text, r.text.len);
@@ -590,7 +593,7 @@ int main(void)
         cmocka_unit_test(content_never_becomes_control_tokens),
         cmocka_unit_test(chatml_is_recognised_however_it_is_written),
         cmocka_unit_test(other_templates_are_refused_with_the_reason),
-        cmocka_unit_test(other_templates_are_run_over_whole_windows),
+        cmocka_unit_test(other_templates_are_run),
         cmocka_unit_test(whole_windows_give_content_no_control_token),
         cmocka_unit_test(a_template_gets_the_roles_that_it_takes),
         cmocka_unit_test(whole_windows_keep_generated_ids),
