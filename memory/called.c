@@ -20,8 +20,13 @@ struct look {
     int term;
     const char *text;
     size_t n;
-    size_t before; /* where the word before it ended */
-    bool is_after_greeting, is_calling;
+    /* Where the word before it ended, and the one before that: a pair's first character is told
+     * before the pair is. Likewise, whether that word is a greeting. */
+    size_t before, before_pair;
+    bool is_after_greeting, is_pair_after_greeting, is_calling;
+    /* A name of three characters is two pairs of the query: where they begin, and end. */
+    size_t chain_from, chain_before, chain_to;
+    bool is_chain_after_greeting;
 };
 
 static bool is_one_of(const char *text, size_t n, const char *const *words)
@@ -35,7 +40,7 @@ static bool is_one_of(const char *text, size_t n, const char *const *words)
 /* What stands right behind the name ends a phrase. */
 static bool ends_phrase(const char *text, size_t n)
 {
-    static const char *const wide[] = {"，", "！", "。", "？", NULL};
+    static const char *const wide[] = {"，", "！", "。", "？", "～", "…", "、", NULL};
     if (n == 0 || strchr(",!?.\n", text[0]))
         return true;
     return n >= 3 && is_one_of(text, 3, wide);
@@ -44,24 +49,44 @@ static bool ends_phrase(const char *text, size_t n)
 /* Nothing but space, or a mark of punctuation, between the word before and the name. */
 static bool begins_phrase(const char *text, size_t from, size_t to)
 {
-    static const char *const wide[] = {"，", "！", "。", "？", NULL};
+    static const char *const wide[] = {"，", "！", "。", "？", "～", "…", "、", NULL};
     for (size_t i = from; i < to; i++)
         if (strchr(",!?.\n", text[i]) || (i + 3 <= to && is_one_of(text + i, 3, wide)))
             return true;
     return from == 0;
 }
 
+/* A pair of the query: it goes on with the one before it when they overlap. */
+static void chain(struct look *k, const struct segment *t)
+{
+    if (k->chain_to <= t->from) {
+        k->chain_from = t->from;
+        k->chain_before = k->before_pair;
+        k->is_chain_after_greeting = k->is_pair_after_greeting;
+    }
+    k->chain_to = t->to;
+}
+
 static bool look_for_call(void *user, const struct segment *t)
 {
     static const char *const greetings[] = {"hey",  "hi",   "hello",   "thank",     "you",
                                             "wow",  "bye",  "congrat", "congratul", "oh",
-                                            "dear", "morn", "嗨",      "哈哈",      NULL};
+                                            "dear", "morn", "嗨",      "嘿",        "喂",
+                                            "哈",   "啊",   "哇",      "哦",        "呀",
+                                            "谢",   "的",   "安",      NULL};
     struct look *k = user;
-    int term = query_find(k->qu, t->term, t->n);
-    if (term == k->term && ends_phrase(k->text + t->to, k->n - t->to) &&
-        (k->is_after_greeting || begins_phrase(k->text, k->before, t->from)))
-        k->is_calling = true;
+    const int term = query_find(k->qu, t->term, t->n);
+    if (t->kind == SEGMENT_PAIR && term >= 0)
+        chain(k, t);
+    if (term == k->term && ends_phrase(k->text + t->to, k->n - t->to))
+        k->is_calling =
+            t->kind == SEGMENT_PAIR
+                ? k->is_chain_after_greeting ||
+                      begins_phrase(k->text, k->chain_before, k->chain_from)
+                : k->is_after_greeting || begins_phrase(k->text, k->before, t->from);
     if (t->kind == SEGMENT_WORD || t->kind == SEGMENT_SINGLE) {
+        k->before_pair = k->before;
+        k->is_pair_after_greeting = k->is_after_greeting;
         k->is_after_greeting = is_one_of(t->term, t->n, greetings);
         k->before = t->to;
     }
@@ -79,6 +104,14 @@ static struct called_votes *entry(struct called *c, int64_t conversation, int te
     if (i == c->n)
         c->v[c->n++] = (struct called_votes){.conversation = conversation, .term = term};
     return &c->v[i];
+}
+
+/* A text that has the word and calls nobody by it, when others do. */
+static void note_mention(struct called *c, int64_t conversation, int term)
+{
+    for (int i = 0; i < c->n; i++)
+        if (c->v[i].conversation == conversation && c->v[i].term == term)
+            c->v[i].mentions++;
 }
 
 static bool look_for_term(void *user, const struct segment *t)
@@ -108,10 +141,14 @@ static int read_vote(struct memory *m, int64_t row, int term, const struct query
         else
             segment_walk(m->index.segmenter, k.text, n_speaker, look_for_term, &k);
         struct called_votes *v = k.is_calling ? entry(ret, column_int(s, 0), term) : NULL;
+        if (v)
+            v->is_pair = qu->terms[term].kind == SEGMENT_PAIR;
         if (v && n_speaker > 0)
             v->speaks++;
         else if (v)
             v->by[column_int(s, 1) == MEMORY_ASSISTANT]++;
+        else if (n_speaker == 0)
+            note_mention(ret, column_int(s, 0), term);
     }
     stmt_end(s);
     return rc < 0 ? rc : 0;
@@ -147,10 +184,13 @@ int called_gather(struct memory *m, const struct memory_query *q, const struct q
     return rc;
 }
 
-/* One role calls the other so, and not the other way round. */
+/* One role calls the other so, and not the other way round. Chinese has no capitals: what stands
+ * within phrases more often than for a call (昨天, 周末) is no name. */
 static bool is_settled(const struct called_votes *v, enum memory_role named)
 {
     int by_other = v->by[named == MEMORY_USER], by_self = v->by[named == MEMORY_ASSISTANT];
+    if (v->is_pair && v->mentions > by_other + by_self)
+        return false;
     return by_other >= VOTES_MIN && by_other >= 4 * by_self;
 }
 
@@ -168,14 +208,22 @@ static bool is_name(const struct called_votes *v, bool or_speaks)
            (or_speaks && v->speaks >= VOTES_MIN);
 }
 
+/* A character of the pair, or the pair before it in a name of three. */
+static bool is_part_of(const struct query_term *t, const struct query_term *pair)
+{
+    if (t->kind == SEGMENT_SINGLE)
+        return memmem(pair->text, pair->n, t->text, t->n) != NULL;
+    return t->kind == SEGMENT_PAIR && t->n == 6 && pair->n == 6 &&
+           memcmp(t->text + 3, pair->text, 3) == 0;
+}
+
 /* Whether the term is one of the names, or a character of one. */
 static bool is_of_name(const struct called *c, const struct query *qu, int term, bool or_speaks)
 {
     const struct query_term *t = &qu->terms[term];
     for (int i = 0; i < c->n; i++) {
         const struct query_term *name = &qu->terms[c->v[i].term];
-        bool is_part = t->kind == SEGMENT_SINGLE && name->kind == SEGMENT_PAIR &&
-                       memmem(name->text, name->n, t->text, t->n) != NULL;
+        bool is_part = name->kind == SEGMENT_PAIR && is_part_of(t, name);
         if ((c->v[i].term == term || is_part) && is_name(&c->v[i], or_speaks))
             return true;
     }

@@ -11,6 +11,8 @@ struct called_votes {
     int term;  /* of the query: the name */
     int by[2]; /* how often the user, the assistant, calls somebody so */
     int speaks; /* how often a text begins with it: "Maria: …" */
+    int mentions; /* texts that hold it otherwise, after the first call */
+    bool is_pair; /* of Chinese characters */
 };
 
 struct called {

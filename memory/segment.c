@@ -17,6 +17,7 @@
 
 #include <assert.h>
 #include <libstemmer.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,8 +30,19 @@
 #define JOINT_CP 0xE000  /* private use: a token character to unicode61, and in no text (dropped) */
 #define JOINT_UTF8 "\xEE\x80\x80"
 
+#define STEMS 4096 /* a power of two */
+#define STEM_WORD_MAX 15
+
+/* A word and how much of its stem there is: most words come again and again, and stemming one takes
+ * as long as reading a line. */
+struct stem {
+    char word[STEM_WORD_MAX], stem[STEM_WORD_MAX];
+    uint8_t n_word, n_stem; /* n_word 0: free */
+};
+
 struct segmenter {
     struct sb_stemmer *english;
+    struct stem stems[STEMS]; /* by a hash of the word: the newest */
 };
 
 struct part {
@@ -89,11 +101,16 @@ static const char stop_dense[] =
     "不没很还又再才只但而且因所以如果被把让给从到对得地着过有会能要想说"
     "个些几多之其此时候请问呗哈";
 
+/* Pairs that questions are made of, with a character that isn't one of them. */
+static const char stop_pairs[] = "多少多久哪里哪儿这里那里如何为何何时知道觉得告诉一个一下一些"
+                                 "有关关于打算曾经已经正在发生里面";
+
 struct segmenter *segmenter_new(void)
 {
     struct segmenter *s = sys.malloc(sizeof(*s));
     if (!s)
         return NULL;
+    memset(s->stems, 0, sizeof(s->stems));
     s->english = sb_stemmer_new("english", "UTF_8");
     if (!s->english) {
         free(s);
@@ -130,10 +147,54 @@ static bool is_stop_dense(const char *character, size_t n)
     return false;
 }
 
+static bool is_stop_pair(const char *pair, size_t n)
+{
+    for (size_t i = 0; i + n <= sizeof(stop_pairs) - 1; i += 6)
+        if (n == 6 && memcmp(stop_pairs + i, pair, 6) == 0)
+            return true;
+    return false;
+}
+
 static void tell(struct walk *w, const struct segment *t)
 {
     if (!w->is_stopped && t->n > 0)
         w->is_stopped = !w->each(w->user, t);
+}
+
+/* The stem instead of the word; NULL from the stemmer: no memory, the word then stands for it. */
+static void make_stem(struct segmenter *s, char *term, size_t *n)
+{
+    const sb_symbol *stem = sb_stemmer_stem(s->english, (const sb_symbol *)term, (int)*n);
+    const int n_stem = sb_stemmer_length(s->english);
+    if (stem && n_stem > 0 && n_stem <= (int)*n) {
+        *n = (size_t)n_stem;
+        memcpy(term, stem, *n);
+        term[*n] = '\0';
+    }
+}
+
+static void stem_word(struct segmenter *s, char *term, size_t *n)
+{
+    uint32_t hash = 2166136261u; /* FNV-1a */
+    const size_t n_word = *n;
+    if (n_word > STEM_WORD_MAX) {
+        make_stem(s, term, n);
+        return;
+    }
+    for (size_t i = 0; i < n_word; i++)
+        hash = (hash ^ (unsigned char)term[i]) * 16777619u;
+    struct stem *known = &s->stems[(hash ^ hash >> 12) & (STEMS - 1)];
+    if (known->n_word == n_word && memcmp(known->word, term, n_word) == 0) {
+        *n = known->n_stem;
+        memcpy(term, known->stem, *n);
+        term[*n] = '\0';
+        return;
+    }
+    memcpy(known->word, term, n_word);
+    known->n_word = (uint8_t)n_word;
+    make_stem(s, term, n);
+    memcpy(known->stem, term, *n);
+    known->n_stem = (uint8_t)*n;
 }
 
 /* A part by itself: words as stems. */
@@ -147,14 +208,7 @@ static void tell_part(struct walk *w, const struct part *p)
     term[p->n] = '\0';
     if (!p->is_digits && p->is_ascii) {
         t.is_stop = is_stop_word(term, p->n);
-        const sb_symbol *stem = sb_stemmer_stem(w->s->english, (const sb_symbol *)term, (int)p->n);
-        int n = sb_stemmer_length(w->s->english);
-        /* NULL: no memory; the word then stands for its stem. */
-        if (stem && n > 0 && n <= (int)p->n) {
-            t.n = (size_t)n;
-            memcpy(term, stem, t.n);
-            term[t.n] = '\0';
-        }
+        stem_word(w->s, term, &t.n);
     }
     tell(w, &t);
 }
@@ -274,14 +328,15 @@ static void add_dense(struct walk *w, const struct character *c)
     memcpy(both, w->dense, w->n_dense);
     both[w->n_dense + n] = '\0';
     const char *this = both + w->n_dense;
-    bool is_stop = is_stop_dense(this, n);
+    const bool is_stop = is_stop_dense(this, n);
     if (w->n_dense > 0)
         tell(w, &(struct segment){.term = both,
                                   .n = w->n_dense + n,
                                   .kind = SEGMENT_PAIR,
                                   .from = w->dense_from,
                                   .to = c->to,
-                                  .is_stop = is_stop && is_stop_dense(w->dense, w->n_dense)});
+                                  .is_stop = (is_stop && is_stop_dense(w->dense, w->n_dense)) ||
+                                             is_stop_pair(both, w->n_dense + n)});
     tell(w, &(struct segment){.term = this,
                               .n = n,
                               .kind = SEGMENT_SINGLE,
@@ -320,18 +375,37 @@ static void add(struct walk *w, const struct character *c)
     }
 }
 
+/* What most texts are made of, as the long way below has it: folded to itself in lower case. */
+static void add_ascii(struct walk *w, const char *text, size_t i)
+{
+    const uint32_t cp = (unsigned char)text[i];
+    struct character c = {.cp = cp, .kind = UTF8_OTHER, .from = i, .to = i + 1};
+    if ((cp | 0x20) >= 'a' && (cp | 0x20) <= 'z') {
+        c.kind = UTF8_LETTER;
+        c.is_capital = cp < 'a';
+        c.cp = cp | 0x20;
+    } else if (cp >= '0' && cp <= '9') {
+        c.kind = UTF8_DIGIT;
+    }
+    add(w, &c);
+}
+
 void segment_walk(struct segmenter *s, const char *text, size_t n,
                   bool (*each)(void *user, const struct segment *t), void *user)
 {
     struct walk w = {.s = s, .each = each, .user = user};
     for (size_t i = 0; i < n && !w.is_stopped;) {
+        if ((unsigned char)text[i] < 0x80) {
+            add_ascii(&w, text, i++);
+            continue;
+        }
         bool is_ok;
         size_t step = utf8_step(text + i, n - i, &is_ok);
         struct character c = {.kind = UTF8_OTHER, .from = i, .to = i + step};
         if (is_ok) {
             size_t at = i;
             uint32_t cp = utf8_next(text, n, &at), folded[UTF8_FOLD_MAX];
-            uint32_t joint = cp < 0x80 && utf8_kind(cp) != UTF8_OTHER ? 0 : joint_of(cp);
+            uint32_t joint = joint_of(cp);
             int n_folded = joint ? 1 : utf8_fold(cp, folded);
             if (joint)
                 folded[0] = joint;
