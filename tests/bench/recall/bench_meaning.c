@@ -1,12 +1,15 @@
 /*
  * What vectors add to search: how much of the evidence for a question is among the first ten
- * messages, by words, by meaning, and by both; and what a search costs. Not in the suite.
+ * messages, by words, by meaning, and by both; beside what one would write in an afternoon (the
+ * cosines of whole texts; both lists by reciprocal ranks; the same with each hit's neighbours);
+ * and what a search costs. Not in the suite.
  *
- *     ninja tests/bench/recall/bench_meaning
- *     tests/bench/recall/bench_meaning MODEL.gguf FILE.jsonl…   the talks of generate.py, or others
- *     tests/bench/recall/bench_meaning --size N DIM             a search among N vectors
+ *     ninja tests/bench/bench_meaning
+ *     tests/bench/bench_meaning MODEL.gguf FILE.jsonl…   talks of generate.py, scenes.py, or others
+ *     tests/bench/bench_meaning --size N DIM             a search among N vectors
  *
- * ABLATE=1: with each weight changed in turn. DUMP=1: each question's lists.
+ * ABLATE=1: with each weight changed in turn. DUMP=1: each question's lists, of the half that
+ * weights are chosen by. WAY=0 or 1: only by roles, or only with names.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,137 +19,25 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/hash.h"
-#include "base/json.h"
 #include "engine/embed.h"
 #include "memory/vectors.h"
+#include "tests/bench/recall/plain.h"
+#include "tests/bench/recall/talks.h"
 
-#define TOP 10
-#define OWNER "bench"
-#define EVIDENCE_MAX 32
+#define OWNER TALKS_OWNER
 #define CHUNK 128
+#define LIST 100   /* of each list that is merged */
+#define RANK 60.0  /* the usual offset of reciprocal ranks */
+#define TURNS_MAX 4096
 
-struct question {
-    char *text;
-    int64_t conversation, evidence[EVIDENCE_MAX]; /* message rows */
-    int n_evidence;
-    float *vector;
-    bool is_known; /* the model can read it */
-};
 struct bench {
     struct memory *m;
     struct embed *model;
-    struct question *questions;
-    int n_questions;
-    char path[64];
-    bool is_named;
+    struct talks talks;
+    char path[64], plain_path[80];
 };
-
-static void check(int rc, const struct err *e)
-{
-    if (rc >= 0)
-        return;
-    fprintf(stderr, "bench_meaning: %s\n", e->text);
-    exit(1);
-}
 
 /* ---- filling ---- */
-
-struct talk {
-    int64_t conversation, last;
-    int64_t rows[4096];
-    int n_turns;
-    char first[64];
-};
-
-static void begin_talk(struct bench *b, struct talk *t)
-{
-    struct arena a;
-    struct err e = {0};
-    struct memory_conversation c;
-    arena_init(&a, SIZE_MAX);
-    check(memory_conversation_add(b->m, &(struct memory_new_conversation){.owner = OWNER}, &c, &a,
-                                  &e),
-          &e);
-    *t = (struct talk){.conversation = c.row};
-    arena_done(&a);
-}
-
-static void add_turn(struct bench *b, struct talk *t, const json *j)
-{
-    const char *by = json_str(json_get(j, "by", NULL)), *text = json_str(json_get(j, "text", NULL));
-    struct arena a;
-    struct err e = {0};
-    struct memory_message added;
-    char *named = NULL;
-    if (t->n_turns == 0)
-        snprintf(t->first, sizeof t->first, "%s", by);
-    if (asprintf(&named, "%s%s%s", b->is_named ? by : "", b->is_named ? ": " : "", text) < 0)
-        exit(1);
-    const bool is_second = strcmp(by, t->first) != 0;
-    arena_init(&a, SIZE_MAX);
-    const struct memory_new_message new = {.conversation = t->conversation,
-                                           .parent = t->last,
-                                           .role = is_second ? MEMORY_ASSISTANT : MEMORY_USER,
-                                           .status = is_second ? MEMORY_COMPLETE : MEMORY_STORED,
-                                           .text = named,
-                                           .n_text = strlen(named)};
-    check(memory_message_add_all(b->m, &new, 1, &added, &a, &e), &e);
-    t->rows[t->n_turns++] = t->last = added.row;
-    arena_done(&a);
-    free(named);
-}
-
-static void add_question(struct bench *b, const struct talk *t, const json *j)
-{
-    b->questions = realloc(b->questions, (size_t)(b->n_questions + 1) * sizeof *b->questions);
-    struct question *q = &b->questions[b->n_questions++];
-    *q = (struct question){.text = strdup(json_str(json_get(j, "ask", NULL))),
-                           .conversation = t->conversation};
-    const json *list = json_get(j, "evidence", NULL);
-    for (const json *it = json_first(list); it && q->n_evidence < EVIDENCE_MAX; it = json_next(it))
-        q->evidence[q->n_evidence++] = t->rows[(int)json_double(it)];
-}
-
-/* Questions may stand before their talk's turns: two passes. */
-static void read_file(struct bench *b, const char *path)
-{
-    static struct talk t;
-    static json *asked[8192];
-    size_t n_asked = 0, cap = 0;
-    char *line = NULL;
-    ssize_t n;
-    struct err e = {0};
-    FILE *f = fopen(path, "r");
-    if (!f) {
-        perror(path);
-        exit(1);
-    }
-    for (;;) {
-        json *j = NULL;
-        n = getline(&line, &cap, f);
-        if (n > 0)
-            check(json_parse(line, (size_t)n, &j, &e), &e);
-        if (n <= 0 || json_get(j, "talk", NULL)) {
-            while (n_asked > 0) {
-                add_question(b, &t, asked[--n_asked]);
-                json_free(asked[n_asked]);
-            }
-            if (n > 0)
-                begin_talk(b, &t);
-            json_free(j);
-        } else if (json_get(j, "ask", NULL)) {
-            asked[n_asked++] = j;
-        } else {
-            if (json_get(j, "by", NULL))
-                add_turn(b, &t, j);
-            json_free(j);
-        }
-        if (n <= 0)
-            break;
-    }
-    free(line);
-    fclose(f);
-}
 
 static float *vectors_of(struct bench *b, const char *s, size_t n, int *ret_n)
 {
@@ -182,6 +73,25 @@ static bool knows(struct bench *b, const struct buf *text)
     return is_known;
 }
 
+static void embed_questions(struct bench *b, struct talk *t)
+{
+    for (int i = 0; i < t->n_questions; i++) {
+        struct question *q = &t->questions[i];
+        const struct memory_query query = {.owner = OWNER,
+                                           .conversation = t->conversation,
+                                           .text = q->text,
+                                           .n_text = strlen(q->text)};
+        struct buf text;
+        int n;
+        buf_init(&text, SIZE_MAX);
+        if (memory_vectors_question(b->m, &query, &text))
+            exit(1);
+        q->vectors = vectors_of(b, text.data, text.len, &n);
+        q->is_known = knows(b, &text);
+        buf_done(&text);
+    }
+}
+
 static void embed_all(struct bench *b)
 {
     struct vectors_model model = {.dim = embed_dim(b->model), .bytes_max = 1 << 30};
@@ -206,46 +116,133 @@ static void embed_all(struct bench *b)
         arena_done(&a);
     }
     printf("%d messages embedded in %.1f s\n", n_all, (double)(clock_us() - begin) / 1e6);
-    for (int i = 0; i < b->n_questions; i++) {
-        struct question *q = &b->questions[i];
-        const struct memory_query query = {.owner = OWNER,
-                                           .conversation = q->conversation,
-                                           .text = q->text,
-                                           .n_text = strlen(q->text)};
-        struct buf text;
-        int n;
-        buf_init(&text, SIZE_MAX);
-        if (memory_vectors_question(b->m, &query, &text))
-            exit(1);
-        q->vector = vectors_of(b, text.data, text.len, &n);
-        q->is_known = knows(b, &text);
-        buf_done(&text);
+    for (int i = 0; i < b->talks.n; i++)
+        embed_questions(b, &b->talks.v[i]);
+}
+
+/* ---- what it is measured against ---- */
+
+struct scored {
+    double score;
+    int turn;
+};
+
+static int by_score(const void *a, const void *b)
+{
+    const struct scored *x = a, *y = b;
+    if (x->score != y->score)
+        return x->score > y->score ? -1 : 1;
+    return x->turn - y->turn;
+}
+
+/* One talk's texts as they are stored, and SQLite's list. */
+struct baseline {
+    const struct talk *t;
+    float *vectors; /* [n_turns, dim] */
+    struct plain *plain;
+    int dim;
+    struct recalled by_meaning, by_both, with_near;
+};
+
+static void order(struct scored *v, int n)
+{
+    qsort(v, (size_t)n, sizeof *v, by_score);
+}
+
+static void count(struct recalled *r, const struct baseline *k, const struct question *q,
+                  const struct scored *v)
+{
+    int64_t rows[TOP];
+    for (int i = 0; i < TOP; i++)
+        rows[i] = k->t->rows[v[i].turn];
+    recalled_add(r, k->t, q, rows, TOP);
+}
+
+static void ask_baseline(struct bench *b, struct baseline *k, const struct question *q)
+{
+    static struct scored near[TURNS_MAX], both[TURNS_MAX], wide[TURNS_MAX];
+    int64_t words[LIST];
+    int n_parts;
+    const int n = k->t->n_turns, n_words = plain_ask(k->plain, q->text, words, LIST);
+    float *v = vectors_of(b, q->text, strlen(q->text), &n_parts);
+    for (int i = 0; i < n; i++) {
+        near[i] = (struct scored){0, i};
+        for (int d = 0; d < k->dim; d++)
+            near[i].score += (double)v[d] * (double)k->vectors[(size_t)i * (size_t)k->dim + d];
+        both[i] = wide[i] = (struct scored){0, i};
     }
+    order(near, n);
+    for (int i = 0; i < LIST && i < n; i++)
+        both[near[i].turn].score += 1 / (RANK + i + 1);
+    for (int i = 0; i < n_words; i++)
+        both[words[i] - k->t->rows[0]].score += 1 / (RANK + i + 1);
+    for (int i = 0; i < n; i++)
+        wide[i].score = both[i].score + 0.5 * ((i > 0 ? both[i - 1].score : 0) +
+                                               (i + 1 < n ? both[i + 1].score : 0));
+    order(both, n);
+    order(wide, n);
+    count(&k->by_meaning, k, q, near);
+    count(&k->by_both, k, q, both);
+    count(&k->with_near, k, q, wide);
+    free(v);
+}
+
+static void baselines(struct bench *b)
+{
+    struct baseline k = {.dim = embed_dim(b->model)};
+    for (int i = 0; i < b->talks.n; i++) {
+        k.t = &b->talks.v[i];
+        if (k.t->n_turns > TURNS_MAX || k.t->n_turns < TOP)
+            exit(1);
+        k.vectors = malloc((size_t)k.t->n_turns * (size_t)k.dim * sizeof *k.vectors);
+        k.plain = plain_new(&b->talks, PLAIN_STEMS, i, b->plain_path);
+        for (int j = 0; j < k.t->n_turns; j++) {
+            const char *text = talks_text(&b->talks, &k.t->turns[j]);
+            int n;
+            float *v = vectors_of(b, text, strlen(text), &n);
+            memcpy(k.vectors + (size_t)j * (size_t)k.dim, v, (size_t)k.dim * sizeof *v);
+            free(v);
+        }
+        for (int j = 0; j < k.t->n_questions; j++)
+            ask_baseline(b, &k, &k.t->questions[j]);
+        plain_free(k.plain);
+        free(k.vectors);
+    }
+    recalled_print("plain: cosines of texts", &k.by_meaning);
+    recalled_print("plain: with porter, by rank", &k.by_both);
+    recalled_print("plain: … and neighbours", &k.with_near);
 }
 
 /* ---- asking ---- */
 
 enum how { BY_WORDS, BY_MEANING, BY_BOTH };
 
-static int ask(struct bench *b, const struct question *q, enum how how,
-               const struct memory_weights *w, int64_t rows[TOP])
+struct asked {
+    const struct talk *t;
+    const struct question *q;
+    enum how how;
+    const struct memory_weights *w;
+};
+
+static int ask(struct bench *b, const struct asked *k, int64_t rows[TOP])
 {
+    const struct question *q = k->q;
     struct memory_query query = {.owner = OWNER,
-                                 .conversation = q->conversation,
+                                 .conversation = k->t->conversation,
                                  .text = q->text,
                                  .n_text = strlen(q->text),
                                  .limit = TOP,
-                                 .weights = w};
+                                 .weights = k->w};
     struct err e = {0};
     struct arena a;
     struct memory_hits hits = {.n = 0};
     struct vectors_hits near = {.n = 0};
-    const bool is_by_both = how == BY_BOTH && q->is_known;
+    const bool is_by_both = k->how == BY_BOTH && q->is_known;
     arena_init(&a, SIZE_MAX);
-    if (how == BY_MEANING)
-        check(memory_vectors_search(b->m, &query, q->vector, TOP, &near), &e);
+    if (k->how == BY_MEANING)
+        check(memory_vectors_search(b->m, &query, q->vectors, TOP, &near), &e);
     else
-        check(memory_recall_both(b->m, &query, is_by_both ? q->vector : NULL, &hits, &a, &e),
+        check(memory_recall_both(b->m, &query, is_by_both ? q->vectors : NULL, &hits, &a, &e),
               &e);
     for (size_t i = 0; i < near.n; i++)
         rows[i] = near.v[i].row;
@@ -255,57 +252,53 @@ static int ask(struct bench *b, const struct question *q, enum how how,
     return (int)(near.n + hits.n);
 }
 
-static double share(const struct question *q, const int64_t *rows, int n)
-{
-    int found = 0;
-    for (int i = 0; i < q->n_evidence; i++)
-        for (int k = 0; k < n; k++)
-            found += rows[k] == q->evidence[i];
-    return q->n_evidence ? (double)found / q->n_evidence : 0;
-}
-
 static void say(struct bench *b, const char *name, enum how how, const struct memory_weights *w)
 {
-    double sum = 0;
-    const int64_t begin = clock_us();
-    for (int i = 0; i < b->n_questions; i++) {
-        int64_t rows[TOP];
-        sum += share(&b->questions[i], rows, ask(b, &b->questions[i], how, w, rows));
-    }
-    printf("%-28s %.3f   %.2f ms\n", name, sum / b->n_questions,
-           (double)(clock_us() - begin) / 1e3 / b->n_questions);
-    fflush(stdout);
+    struct recalled sum = {.n = {0}};
+    for (int i = 0; i < b->talks.n; i++)
+        for (int k = 0; k < b->talks.v[i].n_questions; k++) {
+            const struct talk *t = &b->talks.v[i];
+            int64_t rows[TOP];
+            const int n = ask(b, &(struct asked){t, &t->questions[k], how, w}, rows);
+            recalled_add(&sum, t, &t->questions[k], rows, n);
+        }
+    recalled_print(name, &sum);
 }
 
 /* For trying out other ways to merge: a question's evidence and both lists, a line of JSON. */
+static void dump_one(struct bench *b, const struct talk *t, const struct question *q)
+{
+    struct memory_query query = {.owner = OWNER,
+                                 .conversation = t->conversation,
+                                 .text = q->text,
+                                 .n_text = strlen(q->text),
+                                 .limit = SEARCH_LIMIT_MAX};
+    struct memory_hits hits;
+    struct vectors_hits near;
+    struct err e = {0};
+    struct arena a;
+    arena_init(&a, SIZE_MAX);
+    check(memory_recall(b->m, &query, &hits, &a, &e), &e);
+    check(memory_vectors_search(b->m, &query, q->vectors, 100, &near), &e);
+    printf("{\"evidence\":[");
+    for (int k = 0; k < q->n_evidence; k++)
+        printf(k ? ",%lld" : "%lld", (long long)t->rows[q->evidence[k]]);
+    printf("],\"words\":[");
+    for (size_t k = 0; k < hits.n; k++)
+        printf("%s[%lld,%.4f]", k ? "," : "", (long long)hits.v[k].row, hits.v[k].score);
+    printf("],\"meaning\":[");
+    for (size_t k = 0; k < near.n; k++)
+        printf("%s[%lld,%.4f]", k ? "," : "", (long long)near.v[k].row, near.v[k].score);
+    printf("]}\n");
+    arena_done(&a);
+}
+
 static void dump(struct bench *b)
 {
-    for (int i = 0; i < b->n_questions; i++) {
-        const struct question *q = &b->questions[i];
-        struct memory_query query = {.owner = OWNER,
-                                     .conversation = q->conversation,
-                                     .text = q->text,
-                                     .n_text = strlen(q->text),
-                                     .limit = SEARCH_LIMIT_MAX};
-        struct memory_hits hits;
-        struct vectors_hits near;
-        struct err e = {0};
-        struct arena a;
-        arena_init(&a, SIZE_MAX);
-        check(memory_recall(b->m, &query, &hits, &a, &e), &e);
-        check(memory_vectors_search(b->m, &query, q->vector, 100, &near), &e);
-        printf("{\"evidence\":[");
-        for (int k = 0; k < q->n_evidence; k++)
-            printf(k ? ",%lld" : "%lld", (long long)q->evidence[k]);
-        printf("],\"words\":[");
-        for (size_t k = 0; k < hits.n; k++)
-            printf("%s[%lld,%.4f]", k ? "," : "", (long long)hits.v[k].row, hits.v[k].score);
-        printf("],\"meaning\":[");
-        for (size_t k = 0; k < near.n; k++)
-            printf("%s[%lld,%.4f]", k ? "," : "", (long long)near.v[k].row, near.v[k].score);
-        printf("]}\n");
-        arena_done(&a);
-    }
+    for (int i = 0; i < b->talks.n; i++)
+        for (int k = 0; k < b->talks.v[i].n_questions; k++)
+            if (!b->talks.v[i].questions[k].is_held)
+                dump_one(b, &b->talks.v[i], &b->talks.v[i].questions[k]);
 }
 
 static void ablate(struct bench *b)
@@ -331,16 +324,14 @@ static void ablate(struct bench *b)
 
 static void report(struct bench *b, const char *file)
 {
-    struct err e = {0};
     struct memory_weights alone = memory_weights_default;
     alone.meaning_before = alone.meaning_after = 0;
-    unlink(b->path);
-    check(memory_open(b->path, &b->m, &e), &e);
-    b->n_questions = 0;
-    read_file(b, file);
-    printf("%s, %s: %d questions\n", file, b->is_named ? "with names" : "by roles",
-           b->n_questions);
+    talks_read(&b->talks, file);
+    b->m = talks_store(&b->talks, b->path);
     embed_all(b);
+    printf("%s, ", file);
+    recalled_head(b->talks.is_named ? "with names" : "by roles");
+    baselines(b);
     say(b, "by words", BY_WORDS, NULL);
     say(b, "by meaning, no neighbours", BY_MEANING, &alone);
     say(b, "by meaning", BY_MEANING, NULL);
@@ -410,7 +401,8 @@ static void size(struct bench *b, int n, int dim)
 
 int main(int argc, char **argv)
 {
-    struct bench b = {.path = "/tmp/bench_meaning.XXXXXX"};
+    static struct bench b = {.path = "/tmp/bench_meaning.XXXXXX"};
+    const char *only = getenv("WAY");
     struct err e = {0};
     check(hash_start(&e), &e);
     const int fd = mkstemp(b.path);
@@ -419,14 +411,16 @@ int main(int argc, char **argv)
         return 2;
     }
     close(fd);
+    snprintf(b.plain_path, sizeof b.plain_path, "%s.plain", b.path);
     if (strcmp(argv[1], "--size") == 0 && argc == 4) {
         size(&b, (int)strtol(argv[2], NULL, 10), (int)strtol(argv[3], NULL, 10));
     } else {
         check(embed_open(argv[1], NULL, &b.model, &e), &e);
         for (int i = 2; i < argc; i++) {
             for (int way = 0; way < 2; way++) {
-                b.is_named = way == 1;
-                report(&b, argv[i]);
+                b.talks.is_named = way == 1;
+                if (!only || only[0] - '0' == way)
+                    report(&b, argv[i]);
             }
         }
         embed_close(b.model);

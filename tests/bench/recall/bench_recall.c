@@ -22,8 +22,8 @@
 #include "base/hash.h"
 #include "memory/memory.h"
 #include "memory/search.h"
-#include "plain.h"
-#include "talks.h"
+#include "tests/bench/recall/plain.h"
+#include "tests/bench/recall/talks.h"
 
 struct bench {
     struct talks talks;
@@ -132,7 +132,7 @@ static void ablate(struct bench *b, struct memory *m)
         PART(after, 0.2),    PART(after, 0.6),  PART(speaker, 0),   PART(speaker, 0.2),
         PART(speaker, 0.8),  PART(time, 0),     PART(time, 0.3),    PART(question, 0),
         PART(question, 0.4), PART(b, 0.25),     PART(b, 0.75),      PART(k1, 0.6),
-        PART(k1, 1.8),       PART(single, 0),   PART(single, 0.15), PART(single, 0.6),
+        PART(k1, 1.8),       PART(single, 0),   PART(single, 0.25), PART(single, 0.75),
     };
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         struct memory_weights w = memory_weights_default;
@@ -220,9 +220,8 @@ static void size(struct bench *b, int n)
         static struct memory_new_message new[2000];
         static struct memory_message added[2000];
         arena_init(&a, SIZE_MAX);
-        check(memory_conversation_add(m, &(struct memory_new_conversation){.owner = TALKS_OWNER}, &c, &a,
-                                      &e),
-              &e);
+        const struct memory_new_conversation talk = {.owner = TALKS_OWNER};
+        check(memory_conversation_add(m, &talk, &c, &a, &e), &e);
         for (int k = 0; k < 2000; k++) {
             say(&seed, &text);
             new[k] = (struct memory_new_message){.conversation = c.row,

@@ -1,5 +1,5 @@
 /* See plain.h. */
-#include "plain.h"
+#include "tests/bench/recall/plain.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #ifndef HEARTH_BENCH_RECALL_PLAIN_H
 #define HEARTH_BENCH_RECALL_PLAIN_H
 
-#include "talks.h"
+#include "tests/bench/recall/talks.h"
 
 enum plain_how {
     PLAIN_DEFAULT, /* unicode61, every word of the question */

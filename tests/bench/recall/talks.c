@@ -1,5 +1,5 @@
 /* See talks.h. */
-#include "talks.h"
+#include "tests/bench/recall/talks.h"
 
 #include <stdio.h>
 #include <stdlib.h>
