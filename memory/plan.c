@@ -6,7 +6,7 @@
  * Turns are numbered from the newest (0) to the oldest. A unit is one turn, or several neighbours
  * that a group of calls and results spans; unit 0 holds the newest turn and never leaves. The order
  * is: recalled items, oldest first, then units by (key, oldest first), where the key is 0 for a
- * window, the value for prune, and for auto the value of the low ones and one number for the rest.
+ * window, and for prune and auto the value of the low ones and one number for the rest.
  *
  * Because the order knows nothing of the budget, plans are nested: less budget, a longer piece.
  * Sums are 64 bits wide; what is told outside stops at INT_MAX.
@@ -296,9 +296,9 @@ static int in_order(const void *a, const void *b)
 static int key_of(const struct unit *u, enum plan_strategy s)
 {
     int value = u->weight > 0 ? (int)(u->worth / u->weight) : 0;
-    if (s == PLAN_PRUNE || (s == PLAN_AUTO && value < PLAN_VALUE_LOW))
-        return value;
-    return s == PLAN_AUTO ? VALUE_MAX + 1 : 0;
+    if (s != PLAN_PRUNE && s != PLAN_AUTO)
+        return 0;
+    return value < PLAN_VALUE_LOW ? value : VALUE_MAX + 1;
 }
 
 /* The unit that an item would leave with: 0 when it stays whatever happens. */

@@ -24,10 +24,11 @@
  * order doesn't depend on the budget, so a larger budget always keeps a superset:
  *
  *     window        recalled items, oldest first; then whole turns, oldest first
- *     prune         recalled items, oldest first; then whole turns, lowest value first, of equals
- *                   the oldest
- *     auto          recalled items; turns of a value below PLAN_VALUE_LOW as prune has it; then the
- *                   rest as window has it
+ *     prune, auto   recalled items, oldest first; turns of a value below PLAN_VALUE_LOW, lowest
+ *                   value first, of equals the oldest; then the rest as window has it
+ *
+ * What isn't chit-chat leaves by age even under prune: values tell small talk from the rest, but
+ * not which of two full turns is needed, and by value alone the turn before the newest could leave.
  */
 #ifndef HEARTH_MEMORY_PLAN_H
 #define HEARTH_MEMORY_PLAN_H

@@ -300,7 +300,7 @@ static void assert_fewest_oldest(const struct planned *p, const struct plan_budg
 }
 
 /* Key of the unit that holds turn t, from the definition in plan.h. */
-static int key_of(int t, enum plan_strategy s)
+static int key_of(int t)
 {
     int64_t worth = 0, weight = 0;
     int from = t, to = t;
@@ -316,11 +316,11 @@ static int key_of(int t, enum plan_strategy s)
         worth += (int64_t)w * (is_always_in(i) ? 100 : items[i].value);
     }
     int value = weight ? (int)(worth / weight) : 0;
-    return s == PLAN_PRUNE || value < PLAN_VALUE_LOW ? value : 1000;
+    return value < PLAN_VALUE_LOW ? value : 1000;
 }
 
 /* No turn stays that should have left before one that did. */
-static void assert_lowest_first(const struct planned *p, enum plan_strategy s)
+static void assert_lowest_first(const struct planned *p)
 {
     for (int kept = last_untouched() + 1; kept < ITEMS_MAX; kept++) {
         if (has_left(p, kept) != 0)
@@ -328,8 +328,8 @@ static void assert_lowest_first(const struct planned *p, enum plan_strategy s)
         for (int gone = 0; gone < ITEMS_MAX; gone++) {
             if (has_left(p, gone) != 1)
                 continue;
-            assert_true(key_of(gone, s) <= key_of(kept, s));
-            assert_true(key_of(gone, s) < key_of(kept, s) || gone > kept);
+            assert_true(key_of(gone) <= key_of(kept));
+            assert_true(key_of(gone) < key_of(kept) || gone > kept);
         }
     }
 }
@@ -361,7 +361,7 @@ static void assert_plan(const struct plan_budget *b, enum plan_strategy s)
     assert_counts(&p);
     assert_parts_stay(&p);
     if (s == PLAN_PRUNE || s == PLAN_AUTO)
-        assert_lowest_first(&p, s);
+        assert_lowest_first(&p);
     else
         assert_fewest_oldest(&p, b);
 }
