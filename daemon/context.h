@@ -26,8 +26,8 @@
 #define CONTEXT_RECALL_TURN_PERCENT 12 /* recalled for one turn … */
 #define CONTEXT_RECALL_ALL_PERCENT 25  /* … and in the whole window */
 #define CONTEXT_PINS_PERCENT 25
-#define CONTEXT_FACTS_PERCENT 24
-#define CONTEXT_SUMMARY_PERCENT 8
+#define CONTEXT_FACTS_PERCENT 26
+#define CONTEXT_SUMMARY_PERCENT 6
 #define CONTEXT_FACTS_TOKENS_MAX 1024
 #define CONTEXT_SUMMARY_TOKENS_MAX 768
 /* The first messages of a path, which set the stage: a system message and three turns. */

@@ -81,36 +81,61 @@ static int stored_facts(struct head *d, struct facts *ret, struct err *e)
     return d->cut->facts ? 0 : err_set(e, ERR_NOMEM, "out of memory for the fact list");
 }
 
-/* The heaviest facts that take at most max_tokens; *ret_tokens is what they take. */
+/* The heaviest facts that compose to at most n_bytes, under their heading; returns their tokens. */
+static int write_facts(const struct head *d, const struct facts *all, size_t n_bytes,
+                       struct buf *text, struct err *e)
+{
+    struct facts some;
+    buf_clear(text);
+    const int rc = facts_shorten(all, n_bytes, d->a, &some, e);
+    if (rc || some.n == 0)
+        return rc;
+    buf_str(text, FACTS_HEAD);
+    facts_compose(&some, text);
+    return count(d, text);
+}
+
+/* The heaviest facts that take at most max_tokens; *ret_tokens is what they take. How many bytes a
+ * token has differs from fact to fact, so the most that fits is sought from both sides. */
 static int add_facts(struct head *d, int max_tokens, int *ret_tokens, struct err *e)
 {
-    struct facts all, some;
-    struct buf text;
-    size_t bytes = (size_t)max_tokens * BYTES_A_TOKEN;
+    struct facts all;
+    struct buf text, best;
+    size_t fits = 0, too_many = SIZE_MAX, bytes = (size_t)max_tokens * BYTES_A_TOKEN;
     int n = 0;
     int rc = stored_facts(d, &all, e);
     *ret_tokens = 0;
     if (rc || all.n == 0)
         return rc;
     buf_init(&text, HEAD_BYTES_MAX);
-    for (int i = 0; i < TRIES && bytes > 0; i++) {
-        buf_clear(&text);
-        if ((rc = facts_shorten(&all, bytes, d->a, &some, e)))
+    buf_init(&best, HEAD_BYTES_MAX);
+    for (int i = 0; i < TRIES && bytes > fits && bytes < too_many; i++) {
+        n = write_facts(d, &all, bytes, &text, e);
+        if (n < 0)
             break;
-        buf_str(&text, FACTS_HEAD);
-        facts_compose(&some, &text);
-        n = count(d, &text);
-        if (n < 0 || n <= max_tokens || some.n == 0)
+        if (n > max_tokens) {
+            too_many = bytes;
+        } else {
+            fits = bytes;
+            buf_clear(&best);
+            buf_add(&best, text.data ? text.data : "", text.len);
+            *ret_tokens = n;
+        }
+        if (too_many == SIZE_MAX && text.len < bytes) /* all of them */
             break;
-        bytes = (bytes < text.len ? bytes : text.len) * (size_t)max_tokens / (size_t)n * 97 / 100;
+        const size_t guess =
+            n > 0 ? (text.len < bytes ? text.len : bytes) * (size_t)max_tokens / (size_t)n : 0;
+        bytes = guess > fits && guess < too_many ? guess
+                : too_many < SIZE_MAX           ? fits + (too_many - fits) / 2
+                                                : 2 * fits;
     }
-    if (rc == 0 && n > 0 && n <= max_tokens && some.n > 0) {
+    if (n >= 0 && best.len > 0) {
         gap(d);
-        buf_add(&d->text, text.data, text.len);
-        *ret_tokens = n;
+        buf_add(&d->text, best.data, best.len);
     }
     buf_done(&text);
-    return rc;
+    buf_done(&best);
+    return n < 0 ? n : 0;
 }
 
 /* ---- summary ---- */

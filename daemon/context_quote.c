@@ -94,6 +94,7 @@ size_t context_quote(const struct context_quoting *asked, struct buf *text,
         return 0;
     buf_init(&k.line, LINE_BYTES_MAX);
     relevance_init(&k.relevance, k.h->memory, k.q->text, k.q->n_text);
+    relevance_weigh(&k.relevance, hits);
     k.best = hits->v[0].score;
     k.is_best_relevant = relevance_of(&k.relevance, hits->v[0].text, hits->v[0].n_text);
     budget -= window_count(k.h, QUOTES_HEAD "\n", sizeof QUOTES_HEAD);

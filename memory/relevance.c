@@ -10,6 +10,9 @@
 #define PAIR_WEIGHT 1
 #define ENOUGH 4 /* two words, four pairs: enough of a question of any length */
 #define TEXT_MAX ((size_t)64 << 10)
+/* Hits that hold a term, and it is a common one. */
+#define COMMON 4
+#define COMMON_IN_QUESTION 8
 
 static uint64_t term_hash(const struct segment *t)
 {
@@ -42,6 +45,7 @@ void relevance_init(struct relevance *r, struct memory *m, const char *question,
     r->m = m;
     r->n = 0;
     r->total = 0;
+    r->is_asking = search_only_asks(question, n);
     segment_walk(m->index.segmenter, question, n < TEXT_MAX ? n : TEXT_MAX, add, r);
 }
 
@@ -52,6 +56,30 @@ static bool mark(void *user, const struct segment *t)
     if (i < r->n)
         r->is_shared[i] = true;
     return true;
+}
+
+void relevance_weigh(struct relevance *r, const struct memory_hits *hits)
+{
+    const unsigned common = r->is_asking ? COMMON_IN_QUESTION : COMMON;
+    unsigned left = 0;
+    memset(r->n_holding, 0, sizeof r->n_holding);
+    for (size_t k = 0; k < hits->n && k < UINT8_MAX; k++) {
+        const struct memory_hit *hit = &hits->v[k];
+        memset(r->is_shared, 0, sizeof r->is_shared);
+        if (search_only_asks(hit->text, hit->n_text)) /* the same question, asked before */
+            continue;
+        segment_walk(r->m->index.segmenter, hit->text,
+                     hit->n_text < TEXT_MAX ? hit->n_text : TEXT_MAX, mark, r);
+        for (size_t i = 0; i < r->n; i++)
+            r->n_holding[i] += r->is_shared[i];
+    }
+    for (size_t i = 0; i < r->n; i++)
+        left += r->n_holding[i] < common ? r->weights[i] : 0;
+    if (left == 0 && r->is_asking)
+        return;
+    for (size_t i = 0; i < r->n; i++)
+        r->weights[i] = r->n_holding[i] < common ? r->weights[i] : 0;
+    r->total = left;
 }
 
 bool relevance_of(struct relevance *r, const char *text, size_t n)

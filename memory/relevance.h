@@ -18,11 +18,20 @@ struct relevance {
     uint64_t terms[RELEVANCE_TERMS_MAX]; /* [n], hashes */
     uint8_t weights[RELEVANCE_TERMS_MAX]; /* a word's 2, a pair of CJK characters' 1 */
     bool is_shared[RELEVANCE_TERMS_MAX]; /* scratch */
+    uint8_t n_holding[RELEVANCE_TERMS_MAX]; /* hits */
     size_t n;
     unsigned total;
+    bool is_asking; /* it is one question */
 };
 /* The terms of a question, stop words aside. History thread. */
 void relevance_init(struct relevance *r, struct memory *m, const char *question, size_t n);
+/*
+ * What many of the hits hold tells none of them from the others: it counts no more. Who only tells
+ * or asks for something new ("Tell me about …", the fifth time) is reminded of nothing then; a
+ * question of which nothing would be left keeps all its terms.
+ */
+struct memory_hits;
+void relevance_weigh(struct relevance *r, const struct memory_hits *hits);
 /* More than a quarter of them, or a few, are in the text. False for a question without terms. */
 bool relevance_of(struct relevance *r, const char *text, size_t n);
 
