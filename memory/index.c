@@ -21,9 +21,11 @@
 #include "memory/index.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/sys.h"
 #include "memory/internal.h"
 #include "memory/schema.h"
 #include "memory/vectors.h"
@@ -46,9 +48,21 @@ void index_conversation_scope(int64_t row, char ret[INDEX_SCOPE_BYTES])
     snprintf(ret, INDEX_SCOPE_BYTES, "c%lld", (long long)row);
 }
 
+/* A page of nonsense may ask SQLite for more bytes than it ever gives out, which it calls out of
+ * memory, too: it isn't, when there is plenty. */
+#define PLENTY ((size_t)4 << 20)
+
+static bool is_memory_short(void)
+{
+    void *p = sys.malloc(PLENTY);
+    const bool is_short = !p;
+    free(p);
+    return is_short;
+}
+
 bool index_failed(struct memory *m, int rc)
 {
-    if (rc >= 0 || rc == ERR_NOMEM || rc == ERR_FULL || rc == ERR_BUSY)
+    if (rc >= 0 || rc == ERR_FULL || rc == ERR_BUSY || (rc == ERR_NOMEM && is_memory_short()))
         return false;
     m->index.is_damaged = true;
     return true;
