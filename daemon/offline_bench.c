@@ -243,15 +243,16 @@ static int open_seqs(struct bench *b, int longest, struct err *e)
 static int open_all(struct bench *b, struct err *e)
 {
     int longest = 0;
-    int r = engine_open(&b->engine, &b->en, e);
-    if (r < 0)
-        return r;
-    b->info = engine_info(b->en);
     for (int i = 0; i < b->n_works; i++) {
         const struct bench_work *w = &b->works[i];
         longest = w->depth + w->n_tokens > longest ? w->depth + w->n_tokens : longest;
         b->n_seqs = w->batch > b->n_seqs ? w->batch : b->n_seqs;
     }
+    b->engine.n_ctx = longest; /* rotations for what is measured, not for all that it knows */
+    int r = engine_open(&b->engine, &b->en, e);
+    if (r < 0)
+        return r;
+    b->info = engine_info(b->en);
     if (longest > b->info->n_ctx_train)
         return err_set(e, ERR_LIMIT, "%d positions: the model has %d", longest,
                        b->info->n_ctx_train);

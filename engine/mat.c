@@ -325,24 +325,38 @@ static void pack_column_float(const struct unpacker *u, const uint8_t *row, int6
         memcpy(dst + k * step + u->n_bytes * column, row + k * u->n_bytes, (size_t)u->n_bytes);
 }
 
-int mat_pack_at(const struct mat_source *s, void *memory, struct mat *ret, struct err *e)
+int mat_plan_at(const struct mat_source *s, void *memory, struct mat *ret, struct err *e)
 {
     struct mat m;
-    int r = mat_plan(s, &m, e);
+    const int r = mat_plan(s, &m, e);
     if (r < 0)
         return r;
-    const struct unpacker *u = unpacker_find(s->quant_id);
-    const size_t row_bytes = (size_t)(s->n_in / u->n_values) * (size_t)u->n_bytes;
     m.data = memory;
-    if (s->n_out % 16)
-        memset(m.data + m.n_bytes - m.group_bytes, 0, m.group_bytes);
-    for (int64_t i = 0; i < s->n_out; i++) {
-        const uint8_t *row = (const uint8_t *)s->data + (size_t)i * row_bytes;
-        uint8_t *group = m.data + (size_t)(i / 16) * m.group_bytes;
-        (u->unpack ? pack_column : pack_column_float)(u, row, s->n_in, group, (int)(i % 16));
-    }
     *ret = m;
     return 0;
+}
+
+void mat_pack_groups(const struct mat_source *s, const struct mat *m, int group0, int n_groups)
+{
+    const struct unpacker *u = unpacker_find(s->quant_id);
+    const size_t row_bytes = (size_t)(s->n_in / u->n_values) * (size_t)u->n_bytes;
+    for (int g = group0; g < group0 + n_groups; g++) {
+        uint8_t *group = m->data + (size_t)g * m->group_bytes;
+        const int n = s->n_out - 16 * (int64_t)g < 16 ? (int)(s->n_out - 16 * (int64_t)g) : 16;
+        const uint8_t *row = (const uint8_t *)s->data + (size_t)g * 16 * row_bytes;
+        if (n < 16)
+            memset(group, 0, m->group_bytes);
+        for (int c = 0; c < n; c++, row += row_bytes)
+            (u->unpack ? pack_column : pack_column_float)(u, row, s->n_in, group, c);
+    }
+}
+
+int mat_pack_at(const struct mat_source *s, void *memory, struct mat *ret, struct err *e)
+{
+    const int r = mat_plan_at(s, memory, ret, e);
+    if (r == 0)
+        mat_pack_groups(s, ret, 0, mat_n_groups(ret));
+    return r;
 }
 
 #define HUGE_PAGE ((size_t)2 << 20)

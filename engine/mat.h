@@ -85,6 +85,9 @@ struct mat_source {
  * as mat_size.
  */
 int mat_pack_at(const struct mat_source *s, void *memory, struct mat *ret, struct err *e) MUST_USE;
+/* The same in parts that threads can share: first what ret is, then groups of 16 columns of it. */
+int mat_plan_at(const struct mat_source *s, void *memory, struct mat *ret, struct err *e) MUST_USE;
+void mat_pack_groups(const struct mat_source *s, const struct mat *m, int group0, int n_groups);
 /* A matrix of pseudo-random quants and scales (2^−8 and below) of a layout, n_in a multiple of 256:
  * for the numerics probe, tests and bench. ERR_NOMEM. */
 int mat_random(int layout, int n_out, int n_in, uint64_t seed, struct mat *ret) MUST_USE;

@@ -4,7 +4,7 @@
  *
  *     params ─► slots (name, shape, where it goes) ─► every tensor there, right shape, none left
  *            over ─► bytes needed < budget ─► one mapping for norms and RoPE
- *            ─► pack each matrix, hash it, drop its pages ─► RoPE table
+ *            ─► pack each matrix and hash it, by all threads, drop its pages ─► RoPE table
  *
  * A tensor of the file that no slot asks for (an expert, an adapter) would be silently ignored and
  * change the answers: it is refused by name.
@@ -26,7 +26,9 @@
 #include <sys/mman.h>
 
 #include "base/sys.h"
+#include "engine/cores.h"
 #include "engine/fingerprint.h"
+#include "engine/pool.h"
 #include "engine/quant.h"
 
 /* ---- what is there ---- */
@@ -202,14 +204,41 @@ static const void *slot_rows(const struct loader *l, const struct slot *s, void 
     return copy;
 }
 
+/* A matrix on its way in, by the items of a pool: item 0 hashes the tensor, if that is due, the
+ * others pack PACK_GROUPS groups each. */
+struct taking {
+    struct loader *l;
+    const struct slot *s;
+    struct mat_source source;
+    bool is_hashing;
+};
+#define PACK_GROUPS 8
+
+static void take_item(void *ctx, int item, int thread)
+{
+    const struct taking *t = ctx;
+    const int group0 = (item - 1) * PACK_GROUPS, left = mat_n_groups(t->s->mat) - group0;
+    (void)thread;
+    if (item > 0) {
+        mat_pack_groups(&t->source, t->s->mat, group0, left < PACK_GROUPS ? left : PACK_GROUPS);
+    } else if (t->is_hashing) {
+        hash_tensor(&t->l->hash, t->s->tensor);
+    }
+}
+
 static int take_matrix(struct loader *l, struct slot *s, unsigned char *place, struct err *e)
 {
     void *copy;
-    const struct mat_source source = {s->tensor->type, s->rows, s->cols, slot_rows(l, s, &copy)};
-    if (!source.data) {
+    struct taking t = {l, s, {s->tensor->type, s->rows, s->cols, slot_rows(l, s, &copy)},
+                       !l->is_hashed && is_last_part(s)};
+    if (!t.source.data) {
         return err_set(e, ERR_NOMEM, "no memory to order the rows of tensor %s", s->name);
     }
-    const int rc = mat_pack_at(&source, place, s->mat, e);
+    const int rc = mat_plan_at(&t.source, place, s->mat, e);
+    if (rc == 0) {
+        const int n_packs = (mat_n_groups(s->mat) + PACK_GROUPS - 1) / PACK_GROUPS;
+        pool_run(l->pool, take_item, &t, 1 + n_packs);
+    }
     free(copy);
     return rc && e ? err_prefix(e, "tensor %s", s->name) : rc;
 }
@@ -218,6 +247,9 @@ static int take_vector(struct loader *l, const struct slot *s, float *place, str
 {
     quant_type(s->tensor->type)->dequantize(s->tensor->data, place, (size_t)s->cols);
     *s->vector = place;
+    if (!l->is_hashed && is_last_part(s)) {
+        hash_tensor(&l->hash, s->tensor);
+    }
     if (!s->is_turned) {
         return 0;
     }
@@ -235,9 +267,6 @@ static int take_vector(struct loader *l, const struct slot *s, float *place, str
 
 static void done_with(struct loader *l, const struct gguf_tensor *t)
 {
-    if (!l->is_hashed) {
-        hash_tensor(&l->hash, t);
-    }
     gguf_drop(l->g, t);
     l->done_bytes += t->n_bytes;
     if (l->o->on_progress) {
@@ -330,6 +359,10 @@ static int load(struct loader *l, struct err *e)
     if (rc) {
         return rc;
     }
+    rc = pool_new(l->o->n_threads ? l->o->n_threads : cores_default(), &l->pool, e);
+    if (rc) {
+        return rc;
+    }
     l->is_hashed = fingerprint_recall(l->o->fingerprint_cache, gguf_stat(l->g), l->m->weights_hash);
     hash_init(&l->hash);
     rc = take_slots(l, &tables, e);
@@ -373,6 +406,7 @@ int model_open(const struct gguf *g, const struct engine_options *o, struct mode
     }
     memset(l.m, 0, sizeof *l.m);
     const int rc = load(&l, e);
+    pool_free(l.pool);
     free(l.slots);
     if (rc) {
         model_close(l.m);

@@ -21,6 +21,8 @@ struct slot {
     const struct gguf_tensor *tensor;
 };
 
+struct pool;
+
 struct loader {
     const struct gguf *g;
     const struct engine_options *o;
@@ -31,6 +33,7 @@ struct loader {
     uint64_t done_bytes, all_bytes; /* of tensor data, for progress */
     bool is_hashed;                 /* the weights' hash is known already */
     struct hash_state hash;
+    struct pool *pool; /* while matrices are taken in */
 };
 
 /* Fills l->slots with what the architecture consists of, and makes the layers. ERR_NOMEM,
