@@ -161,21 +161,26 @@ double recalled_add(struct recalled *r, const struct talk *t, const struct quest
     return got;
 }
 
-static double mean(double sum, int n)
+static void print_mean(double sum, int n)
 {
-    return n ? sum / n : 0;
+    if (n > 0)
+        printf("  %.3f", sum / n);
+    else
+        printf("      –");
 }
 
 void recalled_head(const char *what)
 {
-    printf("%-28s   dev  held    one  several  time (dev)\n", what);
+    printf("%-28s    dev   held | one  several  time (dev)\n", what);
 }
 
 void recalled_print(const char *name, const struct recalled *r)
 {
-    printf("%-28s %.3f %.3f  %.3f  %.3f  %.3f\n", name, mean(r->sum[0], r->n[0]),
-           mean(r->sum[1], r->n[1]), mean(r->by_kind[QUESTION_ONE], r->n_kind[QUESTION_ONE]),
-           mean(r->by_kind[QUESTION_SEVERAL], r->n_kind[QUESTION_SEVERAL]),
-           mean(r->by_kind[QUESTION_TIME], r->n_kind[QUESTION_TIME]));
+    printf("%-28s", name);
+    for (int i = 0; i < 2; i++)
+        print_mean(r->sum[i], r->n[i]);
+    for (int i = 0; i < QUESTION_KINDS; i++)
+        print_mean(r->by_kind[i], r->n_kind[i]);
+    printf("\n");
     fflush(stdout);
 }
