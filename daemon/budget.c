@@ -100,7 +100,12 @@ uint64_t budget_cgroup(const char *proc_self_cgroup, const char *sys_root)
     return limit;
 }
 
-uint64_t budget_default(void)
+static double mib(uint64_t bytes)
+{
+    return (double)bytes / (1 << 20);
+}
+
+uint64_t budget_machine(void)
 {
     struct buf text;
     long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
@@ -110,12 +115,22 @@ uint64_t budget_default(void)
     if (file_read("/proc/self/cgroup", &text, NULL) == 0 && text.data)
         ram = min_u64(ram, budget_cgroup(text.data, "/sys/fs/cgroup"));
     buf_done(&text);
-    return min_u64(ram / 2, DEFAULT_MEMORY_BYTES);
+    return ram;
 }
 
-static double mib(uint64_t bytes)
+uint64_t budget_default(void)
 {
-    return (double)bytes / (1 << 20);
+    return min_u64(budget_machine() / 2, DEFAULT_MEMORY_BYTES);
+}
+
+int budget_check(uint64_t memory_bytes, uint64_t machine_bytes, struct err *e)
+{
+    if (memory_bytes <= machine_bytes)
+        return 0;
+    return err_set(e, ERR_LIMIT,
+                   "--memory of %.0f MiB is more than the %.0f MiB that this machine, or its "
+                   "control group, has",
+                   mib(memory_bytes), mib(machine_bytes));
 }
 
 static size_t blocks_of(int ctx)

@@ -1,6 +1,6 @@
 /*
- * Memory: how much the daemon may have, and what of it is KV. Pure but for budget_default, which
- * asks the system.
+ * Memory: how much the daemon may have, and what of it is KV. Pure but for budget_machine and
+ * budget_default, which ask the system.
  */
 #ifndef HEARTH_DAEMON_BUDGET_H
 #define HEARTH_DAEMON_BUDGET_H
@@ -16,8 +16,14 @@
 #define BUDGET_SCRATCH_BYTES (64ull << 20)
 #define BUDGET_CTX_MIN 64 /* a smaller window answers nobody */
 
-/* min(half of RAM or of the cgroup's limit, DEFAULT_MEMORY_BYTES). */
+/* RAM, or the cgroup's limit where that is less; UINT64_MAX: not known. */
+uint64_t budget_machine(void);
+/* min(half of that, DEFAULT_MEMORY_BYTES). */
 uint64_t budget_default(void);
+/* ERR_LIMIT, with both numbers, where a budget is more than the machine has: it is reserved at once
+ * but taken bit by bit, so that the system would kill the daemon some day, in the middle of a
+ * turn. */
+int budget_check(uint64_t memory_bytes, uint64_t machine_bytes, struct err *e) MUST_USE;
 /* The smallest memory limit over the cgroup in /proc/self/cgroup's text and its parents, read below
  * `sys_root` ("/sys/fs/cgroup"); UINT64_MAX: none. For tests. */
 uint64_t budget_cgroup(const char *proc_self_cgroup, const char *sys_root);

@@ -538,7 +538,7 @@ static int complete(struct config *c, struct err *e)
             c->socket_path, strlen(c->socket_path), SOCKET_PATH_MAX);
     if (c->memory_bytes == 0)
         c->memory_bytes = budget_default();
-    return 0;
+    return budget_check(c->memory_bytes, budget_machine(), e);
 }
 
 int config_load(int argc, char **argv, struct config *ret, struct err *e)

@@ -127,7 +127,8 @@ def main():
         if args.full:
             path = make(folder, args.full, args.type, ["--layers", str(LAYERS[args.full])])
             size = os.path.getsize(path) / 1e9
-            print(f"{args.full}, {args.type}, {LAYERS[args.full]} layers, {size:.2f} GB", flush=True)
+            layers = LAYERS[args.full]
+            print(f"{args.full}, {args.type}, {layers} layers, {size:.2f} GB", flush=True)
             wrong = check(path, args.full, args.tokens)
         else:
             for shape, few in QUICK.items():

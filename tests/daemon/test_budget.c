@@ -210,6 +210,17 @@ static void the_default_is_half_of_something(void **state)
     assert_true(bytes > 0 && bytes <= DEFAULT_MEMORY_BYTES);
 }
 
+static void more_than_the_machine_has_is_refused_with_both_numbers(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    assert_true(budget_machine() >= 2 * budget_default());
+    assert_int_equal(budget_check(4096 * MIB, 4096 * MIB, &e), 0);
+    assert_int_equal(budget_check(4097 * MIB, 4096 * MIB, &e), ERR_LIMIT);
+    assert_non_null(strstr(e.text, "4097 MiB"));
+    assert_non_null(strstr(e.text, "4096 MiB"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -224,6 +235,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_old_layout_is_understood, make_root, drop_root),
         cmocka_unit_test_setup_teardown(no_or_strange_files_are_no_limit, make_root, drop_root),
         cmocka_unit_test(the_default_is_half_of_something),
+        cmocka_unit_test(more_than_the_machine_has_is_refused_with_both_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
