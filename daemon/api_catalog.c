@@ -18,6 +18,7 @@
 #include "daemon/history.h"
 #include "daemon/limits.h"
 #include "daemon/models.h"
+#include "daemon/served.h"
 #include "engine/describe.h"
 
 /* A file that was looked at, as it was then. */
@@ -194,11 +195,25 @@ static void add_summary(json *o, const struct history *h, const struct engine_su
     add_fit(o, h, s);
 }
 
-static bool is_loaded(const struct config *c, const struct catalog_entry *it)
+static bool is_default(const struct config *c, const struct catalog_entry *it)
 {
     struct stat st;
     return c->model && stat(c->model, &st) == 0 && st.st_dev == it->device &&
            st.st_ino == it->inode;
+}
+
+/* Whether it is in memory; and whether requests may name it. */
+static void add_state(json *o, const struct history *h, const struct served *s, bool is_own)
+{
+    const struct daemon *d = h->d;
+    s = is_own ? d->served[0] : s;
+    const int state = s ? atomic_load(&s->state) : SERVED_OUT;
+    json_set_bool(o, "loaded", state == SERVED_IN);
+    json_set_str(o, "state", served_state_name(state));
+    json_set_bool(o, "is_default", is_own);
+    json_set_bool(o, "served", is_own || d->config->serves_all);
+    if (state == SERVED_LOADING)
+        json_set_num(o, "progress", atomic_load(&s->permille) / 1000.0);
 }
 
 static json *model_json(const struct history *h, const char *path, const struct catalog_entry *it)
@@ -210,7 +225,7 @@ static json *model_json(const struct history *h, const char *path, const struct 
     json_set_str(o, "id", id ? id : name);
     json_set_str(o, "file", path);
     json_set_int(o, "file_bytes", (int64_t)it->size);
-    json_set_bool(o, "loaded", h->engine && is_loaded(h->d->config, it));
+    add_state(o, h, served_of_path(h->d, path), is_default(h->d->config, it));
     if (it->is_readable) {
         add_summary(o, h, &it->summary);
     } else {
@@ -229,7 +244,7 @@ static json *running_json(const struct history *h)
     json_set_str(o, "id", info->id);
     json_set_str(o, "file", h->d->config->model);
     json_set_int(o, "file_bytes", (int64_t)info->file_bytes);
-    json_set_bool(o, "loaded", true);
+    add_state(o, h, NULL, true);
     json_set_str(o, "name", info->name);
     json_set_str(o, "arch", info->arch);
     json_set_str(o, "quant", info->quant);
@@ -262,7 +277,7 @@ int api_catalog(struct history *h, struct request *r, const struct route_args *a
         const struct catalog_entry *it = look_at(h->catalog, h->d->config, l.paths[i]);
         if (it)
             json_add(data, model_json(h, l.paths[i], it));
-        is_listed = is_listed || (it && is_loaded(h->d->config, it));
+        is_listed = is_listed || (it && is_default(h->d->config, it));
     }
     if (h->engine && !is_listed)
         json_add(data, running_json(h));

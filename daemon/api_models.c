@@ -1,6 +1,6 @@
 /*
- * GET /v1/models, /v1/models/{id}: the model that runs. GET /v1/hearth/status: what the daemon is,
- * has and does.
+ * GET /v1/models, /v1/models/{id}: the models that requests may name, --model's first. GET
+ * /v1/hearth/status: what the daemon is, has and does.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +10,11 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "daemon/ahead.h"
+#include "daemon/catalog.h"
 #include "daemon/config.h"
 #include "daemon/embedder.h"
 #include "daemon/history.h"
+#include "daemon/served.h"
 
 /* What the model's file recommends; null where it says nothing. */
 static json *sampling_of(const struct engine_info *info)
@@ -25,16 +27,41 @@ static json *sampling_of(const struct engine_info *info)
     return o;
 }
 
-static json *model_of(const struct history *h)
+static json *model_json(const char *id, int64_t created_s, const struct served *s)
 {
-    const struct engine_info *info = engine_info(h->engine);
     json *o = json_object();
-    json_set_str(o, "id", info->id);
+    json_set_str(o, "id", id);
     json_set_str(o, "object", "model");
-    json_set_int(o, "created", clock_wall_s() - (clock_us() - h->d->t_started_us) / 1000000);
+    json_set_int(o, "created", created_s);
     json_set_str(o, "owned_by", "hearth");
-    json_set(json_set(o, "hearth", json_object()), "sampling", sampling_of(info));
+    json *hearth = json_set(o, "hearth", json_object());
+    const int state = s ? atomic_load(&s->state) : SERVED_OUT;
+    json_set_bool(hearth, "loaded", state == SERVED_IN);
+    json_set_str(hearth, "state", served_state_name(state));
+    if (state == SERVED_LOADING)
+        json_set_num(hearth, "progress", atomic_load(&s->permille) / 1000.0);
+    if (state == SERVED_IN)
+        json_set(hearth, "sampling", sampling_of(engine_info(s->engine)));
     return o;
+}
+
+static json *default_json(const struct history *h)
+{
+    const struct served *s = h->d->served[0];
+    return model_json(s->id, clock_wall_s() - (clock_us() - h->d->t_started_us) / 1000000, s);
+}
+
+struct listing {
+    const struct daemon *d;
+    json *data;
+};
+
+static bool add_model(void *ctx, const struct catalog_file *f)
+{
+    struct listing *l = ctx;
+    if (f->runs && strcmp(f->id, l->d->served[0]->id) != 0)
+        json_add(l->data, model_json(f->id, f->changed_s, served_of_path(l->d, f->path)));
+    return true;
 }
 
 int api_models(struct history *h, struct request *r, const struct route_args *args,
@@ -44,7 +71,10 @@ int api_models(struct history *h, struct request *r, const struct route_args *ar
     (void)ret;
     json *o = json_object();
     json_set_str(o, "object", "list");
-    json_add(json_set(o, "data", json_array()), model_of(h));
+    struct listing l = {h->d, json_set(o, "data", json_array())};
+    json_add(l.data, default_json(h));
+    if (h->d->config->serves_all)
+        catalog_each(h, add_model, &l);
     history_reply_json(h, r, 200, o);
     return HANDLED;
 }
@@ -52,14 +82,22 @@ int api_models(struct history *h, struct request *r, const struct route_args *ar
 int api_model(struct history *h, struct request *r, const struct route_args *args,
               struct http_error *ret)
 {
-    const char *id = engine_info(h->engine)->id;
-    if (strcmp(args->v[0], id) != 0 && strcmp(args->v[0], "default") != 0) {
-        http_error_set(ret, 404, "model_not_found", "model",
-                       "there is no model \"%s\" here; \"%s\" is loaded", args->v[0], id);
-        return ERR_NOTFOUND;
+    const struct served *own = h->d->served[0];
+    const char *id = args->v[0];
+    struct catalog_file f;
+    if (strcmp(id, own->id) == 0 || strcmp(id, "default") == 0) {
+        history_reply_json(h, r, 200, default_json(h));
+        return HANDLED;
     }
-    history_reply_json(h, r, 200, model_of(h));
-    return HANDLED;
+    if (h->d->config->serves_all && catalog_find(h, id, &f) && f.runs) {
+        history_reply_json(h, r, 200,
+                           model_json(f.id, f.changed_s, served_of_path(h->d, f.path)));
+        return HANDLED;
+    }
+    http_error_set(ret, 404, "model_not_found", "model",
+                   "there is no model \"%s\" here; \"%s\" is the default, and /v1/models lists all",
+                   id, own->id);
+    return ERR_NOTFOUND;
 }
 
 /* ---- status ---- */
@@ -99,6 +137,31 @@ static json *status_model(const struct history *h)
     json_set_int(o, "threads", info->n_threads);
     json_set(o, "sampling", sampling_of(info));
     return o;
+}
+
+/* Those that are in memory, or on their way in or out. */
+static json *status_models(const struct daemon *d)
+{
+    json *list = json_array();
+    for (int i = 0; i < atomic_load(&d->n_served); i++) {
+        const struct served *s = d->served[i];
+        const int state = atomic_load(&s->state);
+        if (state == SERVED_OUT)
+            continue;
+        json *o = json_add(list, json_object());
+        json_set_str(o, "id", s->id);
+        json_set_str(o, "state", served_state_name(state));
+        json_set_bool(o, "is_default", s->is_default);
+        if (state == SERVED_LOADING)
+            json_set_num(o, "progress", atomic_load(&s->permille) / 1000.0);
+        json_set_int(o, "turns_out", s->n_out);
+        json_set_int(o, "weights_bytes", (int64_t)atomic_load(&s->weights_bytes));
+        json_set_int(o, "kv_bytes", (int64_t)atomic_load(&s->kv_bytes));
+        json_set_int(o, "kv_bytes_max", (int64_t)atomic_load(&s->kv_bytes_max));
+        json_set_num(o, "idle_s",
+                     s->n_out > 0 ? 0.0 : (double)((clock_us() - s->used_us) / 1000) / 1000.0);
+    }
+    return list;
 }
 
 static json *status_turns(struct daemon *d)
@@ -247,6 +310,7 @@ int api_status(struct history *h, struct request *r, const struct route_args *ar
     } else {
         json_set_null(o, "model");
     }
+    json_set(o, "models", status_models(d));
     json_set_int(json_set(o, "turns", status_turns(d)), "ahead", ahead_jobs(h));
     json_set(o, "tokens", status_tokens(d));
     json_set(o, "memory", status_memory(h));

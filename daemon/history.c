@@ -416,6 +416,7 @@ static void end_turn(struct history *h, struct turn *t)
     h->n_turns_out--;
     s->n_out--;
     served_use(h, s);
+    served_count(s, t);
     turn_end(h, t);
     s->used_us = clock_us();
 }

@@ -4,12 +4,14 @@
  */
 #include "daemon/metrics.h"
 
+#include <stddef.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/json.h"
 #include "daemon/build_id.h"
+#include "daemon/served.h"
 
 static void head(struct buf *b, const char *name, const char *type, const char *help)
 {
@@ -160,6 +162,46 @@ static void write_verify(const struct counters *n, struct buf *b)
             "Of these, those that were not what the model computes.");
 }
 
+/* A line for each model that was in memory in this run. */
+static void write_models(const struct daemon *d, struct buf *b)
+{
+    static const struct {
+        const char *name, *type, *help;
+        size_t at;
+    } rows[] = {
+        {"hearth_model_turns_total", "counter", "Turns that have ended, by model.",
+         offsetof(struct served, turns)},
+        {"hearth_model_prompt_tokens_total", "counter", "Tokens of prompts, by model.",
+         offsetof(struct served, prompt_tokens)},
+        {"hearth_model_cached_tokens_total", "counter", "Prompt tokens found in the cache.",
+         offsetof(struct served, cached_tokens)},
+        {"hearth_model_generated_tokens_total", "counter", "Tokens sampled, by model.",
+         offsetof(struct served, generated_tokens)},
+        {"hearth_model_loads_total", "counter", "Times that a model came into memory.",
+         offsetof(struct served, loads)},
+        {"hearth_model_unloads_total", "counter", "Times that a model left memory.",
+         offsetof(struct served, unloads)},
+        {"hearth_model_weights_bytes", "gauge", "A model's weights in memory, 0: it isn't there.",
+         offsetof(struct served, weights_bytes)},
+        {"hearth_model_kv_bytes", "gauge", "A model's KV blocks in use.",
+         offsetof(struct served, kv_bytes)},
+        {"hearth_model_kv_bytes_max", "gauge", "A model's share of the budget for KV blocks.",
+         offsetof(struct served, kv_bytes_max)},
+    };
+    const int n = atomic_load(&d->n_served);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        head(b, rows[i].name, rows[i].type, rows[i].help);
+        for (int k = 0; k < n; k++) {
+            const char *s = (const char *)d->served[k];
+            buf_printf(b, "%s{model=", rows[i].name);
+            json_write_str(b, d->served[k]->id, strlen(d->served[k]->id));
+            buf_printf(b, "} %llu\n",
+                       (unsigned long long)atomic_load(
+                           (const _Atomic uint64_t *)(const void *)(s + rows[i].at)));
+        }
+    }
+}
+
 void metrics_write(const struct net *net, struct buf *b)
 {
     const struct daemon *d = net->d;
@@ -174,6 +216,7 @@ void metrics_write(const struct net *net, struct buf *b)
     write_memory(&d->n, b);
     write_disk(&d->n, b);
     write_verify(&d->n, b);
+    write_models(d, b);
 }
 
 int health_write(const struct daemon *d, struct buf *b)

@@ -329,6 +329,16 @@ int served_choose_query(struct history *h, struct request *r, struct http_error 
     return rc;
 }
 
+void served_count(struct served *s, const struct turn *t)
+{
+    if (t->has_waited_room || t->is_background)
+        return;
+    atomic_fetch_add(&s->turns, 1);
+    atomic_fetch_add(&s->prompt_tokens, t->prompt.n);
+    atomic_fetch_add(&s->cached_tokens, (uint64_t)t->stats.n_cached);
+    atomic_fetch_add(&s->generated_tokens, t->out.n);
+}
+
 /* ---- coming and going ---- */
 
 static int order(struct history *h, struct served *s, int kind, const struct need *need)

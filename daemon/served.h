@@ -94,6 +94,8 @@ int served_choose_body(struct history *h, struct request *r, const json *body,
 /* The same for a query with one, or the default. */
 int served_choose_query(struct history *h, struct request *r, struct http_error *ret) MUST_USE;
 
+/* A turn of it has come back; one that waits for room to be stored comes twice, and counts once. */
+void served_count(struct served *s, const struct turn *t);
 /* What the worker has done. Both take l. */
 void served_loaded(struct history *h, struct load *l);
 void served_unloaded(struct history *h, struct load *l);
