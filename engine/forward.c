@@ -47,6 +47,32 @@ static int n_row_blocks(const struct forward *f)
     return (f->n_rows + FWD_ROWS - 1) / FWD_ROWS;
 }
 
+/* Rows that the memory bounds. */
+static bool is_few(const struct forward *f)
+{
+    return f->n_rows <= FWD_FEW;
+}
+
+/*
+ * Size of an item when n things are shared out for few rows: at most `max`, a multiple of
+ * `quantum`. Such a step is bound by the memory, which serves long pieces best: four items a
+ * thread, or three or two if they come out more even. Not one, so that a thread that comes late
+ * leaves some to the others.
+ */
+static int few_unit(const struct forward *f, int n, int max, int quantum)
+{
+    int best = max, least = INT_MAX;
+    for (int k = 4; k >= 2; k--) {
+        const int n_items = k * f->n_threads, unit = (n + n_items - 1) / n_items,
+                  even = (unit + quantum - 1) / quantum * quantum, over = even * n_items - n;
+        if (even <= max && over < least) {
+            best = even;
+            least = over;
+        }
+    }
+    return best;
+}
+
 /* Groups of an item: large for reuse, small when there would be too few items to share evenly.
  * `quantum`: groups that must stay together. */
 static void product_cut(struct product *p, int quantum)
@@ -56,6 +82,8 @@ static void product_cut(struct product *p, int quantum)
     while (unit > quantum && (n_groups + unit - 1) / unit * n_row_blocks(p->f) < wanted)
         unit /= 2;
     p->unit = unit < quantum ? quantum : unit;
+    if (is_few(p->f))
+        p->unit = few_unit(p->f, n_groups, FWD_ROWS / FWD_FEW * FWD_GROUPS, quantum);
     p->n_units = (n_groups + p->unit - 1) / p->unit;
 }
 
@@ -275,28 +303,59 @@ static void finish_head(const struct product *p, const struct head *h, int row, 
         fwd_kv_write(f, at, (struct fwd_kv){p->layer, h->index, h->is_v}, y);
 }
 
-/* An item is a block of rows and one head of q, k or v. */
+/* Neighbouring heads of one of q, k and v. */
+struct heads {
+    int slot, n;
+};
+
+/* Item i of those that q, k and v make, `unit` heads an item. */
+static struct heads heads_of(const struct forward *f, int i, int unit)
+{
+    const int n[3] = {f->m->params.n_heads, f->m->params.n_kv_heads, f->m->params.n_kv_heads};
+    struct heads h = {0};
+    for (int k = 0; k < 3; k++) {
+        const int n_items = (n[k] + unit - 1) / unit;
+        if (i < n_items) {
+            h.slot += i * unit;
+            h.n = n[k] - i * unit < unit ? n[k] - i * unit : unit;
+            return h;
+        }
+        i -= n_items;
+        h.slot += n[k];
+    }
+    return h;
+}
+
+/* An item is a block of rows and a run of heads of q, k or v: one, or several for few rows. */
 static void qkv_item(void *ctx, int item, int thread)
 {
     struct product *p = ctx;
     struct forward *f = p->f;
     const struct model_params *mp = &f->m->params;
-    const int n_slots = mp->n_heads + 2 * mp->n_kv_heads, groups = mp->head_dim / 16;
-    const struct head h = head_of(f, &f->m->layers[p->layer], item % n_slots);
-    struct piece c = {
-        .row0 = item / n_slots * FWD_ROWS, .group0 = h.index * groups, .n_groups = groups};
+    const int groups = mp->head_dim / 16;
+    const struct heads run = heads_of(f, item % p->n_units, p->unit);
+    struct head h = head_of(f, &f->m->layers[p->layer], run.slot);
+    struct piece c = {.row0 = item / p->n_units * FWD_ROWS,
+                      .group0 = h.index * groups,
+                      .n_groups = groups * run.n};
     c.n_rows = f->n_rows - c.row0 < FWD_ROWS ? f->n_rows - c.row0 : FWD_ROWS;
     float *y = f->threads[thread].tile;
     product_run(p, h.w, c, y);
-    for (int r = 0; r < c.n_rows; r++)
-        finish_head(p, &h, c.row0 + r, y + (size_t)r * (size_t)mp->head_dim);
+    for (int i = 0; i < run.n; i++, y += mp->head_dim) {
+        h = head_of(f, &f->m->layers[p->layer], run.slot + i);
+        for (int r = 0; r < c.n_rows; r++)
+            finish_head(p, &h, c.row0 + r, y + (size_t)r * (size_t)(run.n * mp->head_dim));
+    }
 }
 
 static void step_qkv(struct forward *f, int layer)
 {
-    struct product p = {.f = f, .x = &f->s.in, .layer = layer};
-    fwd_run(f, qkv_item, &p,
-            n_row_blocks(f) * (f->m->params.n_heads + 2 * f->m->params.n_kv_heads));
+    const struct model_params *mp = &f->m->params;
+    struct product p = {.f = f, .x = &f->s.in, .layer = layer, .unit = 1};
+    if (is_few(f))
+        p.unit = few_unit(f, mp->n_heads + 2 * mp->n_kv_heads, FWD_FEW_HEADS, 1);
+    p.n_units = (mp->n_heads + p.unit - 1) / p.unit + 2 * ((mp->n_kv_heads + p.unit - 1) / p.unit);
+    fwd_run(f, qkv_item, &p, n_row_blocks(f) * p.n_units);
 }
 
 /* ---- row steps ---- */

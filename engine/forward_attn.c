@@ -45,10 +45,12 @@ static int reserve_items(struct fwd_scratch *s, int n, struct err *e)
 {
     if (n <= s->cap_items)
         return 0;
-    struct fwd_attn_item *p = realloc(s->items, (size_t)n * sizeof *p);
+    struct fwd_attn_item *p = malloc((size_t)n * (sizeof *p + sizeof *s->runs));
     if (!p)
         return err_set(e, ERR_NOMEM, "no memory for %d attention items", n);
+    free(s->items);
     s->items = p;
+    s->runs = (struct fwd_attn_run *)(void *)(p + n);
     s->cap_items = n;
     return 0;
 }
@@ -77,6 +79,41 @@ static size_t plan_run(struct forward *f, int row0, int end, size_t n_states)
     return n_states;
 }
 
+/* KV blocks that an item reads, when it is a single span. */
+static int item_blocks(const struct fwd_scratch *s, const struct fwd_attn_item *it)
+{
+    const struct fwd_tile *t = &s->tiles[it->tile];
+    const int left =
+        s->rows[t->row0 + t->n_rows - 1].pos / KV_BLOCK + 1 - it->span * KV_SPAN;
+    return left < KV_SPAN ? left : KV_SPAN;
+}
+
+/* Runs of about equal length, for each thread, at most; and how long they should be at least. */
+#define RUNS_PER_THREAD 4
+#define RUN_SPANS 3
+
+/* Single spans go by runs, so that each can fetch what its next one begins with. */
+static void plan_runs(struct forward *f)
+{
+    struct fwd_scratch *s = &f->s;
+    int64_t all = 0, done = 0;
+    for (int i = 0; i < s->n_items; i++)
+        all += s->items[i].span >= 0 ? item_blocks(s, &s->items[i]) : 0;
+    int64_t wanted = (int64_t)RUNS_PER_THREAD * f->n_threads;
+    while (wanted > f->n_threads && all < wanted * RUN_SPANS * KV_SPAN)
+        wanted -= f->n_threads;
+    s->n_runs = 0;
+    for (int i = 0, in = -1; i < s->n_items; i++) {
+        const bool is_span = s->items[i].span >= 0;
+        const int to = is_span ? (int)(done * wanted / all) : -1; /* its place among the runs */
+        if (!is_span || to != in)
+            s->runs[s->n_runs++] = (struct fwd_attn_run){.first = i};
+        s->runs[s->n_runs - 1].n++;
+        done += is_span ? item_blocks(s, &s->items[i]) : 0;
+        in = to;
+    }
+}
+
 int fwd_attn_plan(struct forward *f, struct err *e)
 {
     struct fwd_scratch *s = &f->s;
@@ -102,6 +139,7 @@ int fwd_attn_plan(struct forward *f, struct err *e)
             for (int span = 0; span < (s->tiles[i].state0 >= 0 ? s->tiles[i].n_spans : 1); span++)
                 s->items[s->n_items++] =
                     (struct fwd_attn_item){i, h, s->tiles[i].state0 >= 0 ? span : -1};
+    plan_runs(f);
     return 0;
 }
 
@@ -117,21 +155,34 @@ static int first_span(const struct forward *f, const struct fwd_tile *t, int lay
     return window && past > 0 ? past / (KV_BLOCK * KV_SPAN) : 0;
 }
 
-/* Fills in what the kernel needs for one span of a tile; the state arrays are the caller's. */
-static void run_span(const struct attn_step *st, const struct fwd_tile *t, int kv_head, int span,
-                     struct attn_span *a)
+/* Where the blocks of a span of a KV head lie, ret[KV_SPAN]; returns how many there are. */
+static int span_blocks(const struct attn_step *st, struct fwd_attn_item at,
+                       const unsigned char **ret)
 {
     const struct forward *f = st->f;
-    const struct fwd_row *last = &f->s.rows[t->row0 + t->n_rows - 1];
-    const unsigned char *kv[KV_SPAN];
-    const int block0 = span * KV_SPAN, left = last->pos / KV_BLOCK + 1 - block0;
-    a->pos0 = block0 * KV_BLOCK;
-    a->n_blocks = left < KV_SPAN ? left : KV_SPAN;
-    for (int i = 0; i < a->n_blocks; i++)
-        kv[i] = last->seq->blocks[block0 + i]->data + kv_k_offset(&f->kv, st->layer, kv_head);
+    const struct fwd_tile *t = &f->s.tiles[at.tile];
+    const struct kv_seq *seq = f->s.rows[t->row0].seq;
+    const int n = item_blocks(&f->s, &at);
+    for (int i = 0; i < n; i++)
+        ret[i] = seq->blocks[at.span * KV_SPAN + i]->data +
+                 kv_k_offset(&f->kv, st->layer, at.kv_head);
+    return n;
+}
+
+/* Fills in what the kernel needs for one span of a tile; the state arrays are the caller's. `next`
+ * comes after it, or NULL. */
+static void run_span(const struct attn_step *st, struct fwd_attn_item at,
+                     const struct fwd_attn_item *next, struct attn_span *a)
+{
+    const struct forward *f = st->f;
+    const unsigned char *kv[KV_SPAN], *kv_next[KV_SPAN];
+    a->pos0 = at.span * KV_SPAN * KV_BLOCK;
+    a->n_blocks = span_blocks(st, at, kv);
+    a->n_next = next ? span_blocks(st, *next, kv_next) : 0;
     a->kv = kv;
+    a->next = kv_next;
     f->k->attn_span[f->kv.type](a);
-    a->kv = NULL;
+    a->kv = a->next = NULL;
 }
 
 /* Copies the tile's queries of one KV head side by side, as the KV type's kernel wants them. */
@@ -164,13 +215,12 @@ static void merge_tile(const struct forward *f, struct fwd_thread *th, const str
     }
 }
 
-/* One tile and KV head: a single span into its states, or all of them into the result. */
-static void attn_item(void *ctx, int item, int thread)
+/* One tile and KV head: a single span into its states, or all of them into the result. `next` is
+ * the item after it when both are single spans. */
+static void attn_one(const struct attn_step *st, const struct fwd_attn_item *it,
+                     const struct fwd_attn_item *next, struct fwd_thread *th)
 {
-    const struct attn_step *st = ctx;
     struct forward *f = st->f;
-    struct fwd_thread *th = &f->threads[thread];
-    const struct fwd_attn_item *it = &f->s.items[item];
     const struct fwd_tile *t = &f->s.tiles[it->tile];
     const int g = n_shared(f), dim = f->m->params.head_dim, n_q = t->n_rows * g,
               first = first_span(f, t, st->layer);
@@ -191,14 +241,16 @@ static void attn_item(void *ctx, int item, int thread)
         const size_t i = (size_t)t->state0 +
                          (size_t)(it->span * f->m->params.n_kv_heads + it->kv_head) * (size_t)n_q;
         a.m = f->s.state_m + i, a.l = f->s.state_l + i, a.acc = f->s.state_acc + i * (size_t)dim;
-        run_span(st, t, it->kv_head, it->span, &a);
+        run_span(st, *it, next, &a);
         return;
     }
     for (int span = first; span < t->n_spans; span++) {
+        const struct fwd_attn_item at = {it->tile, it->kv_head, span},
+                                   then = {it->tile, it->kv_head, span + 1};
         const bool is_later = span > first;
         a.m = is_later ? th->m2 : th->m, a.l = is_later ? th->l2 : th->l;
         a.acc = is_later ? th->acc2 : th->acc;
-        run_span(st, t, it->kv_head, span, &a);
+        run_span(st, at, span + 1 < t->n_spans ? &then : NULL, &a);
         if (is_later)
             merge_tile(f, th, &a);
     }
@@ -211,33 +263,51 @@ static void attn_item(void *ctx, int item, int thread)
                                   (size_t)(h * dim));
 }
 
-/* A row of a split tile: its heads' spans in ascending order. */
-static void merge_row(const struct attn_step *st, const struct fwd_tile *t, int row,
-                      struct fwd_thread *th)
+static void attn_run(void *ctx, int item, int thread)
+{
+    const struct attn_step *st = ctx;
+    const struct fwd_scratch *s = &st->f->s;
+    const struct fwd_attn_run *run = &s->runs[item];
+    for (int i = run->first; i < run->first + run->n; i++)
+        attn_one(st, &s->items[i], i + 1 < run->first + run->n ? &s->items[i + 1] : NULL,
+                 &st->f->threads[thread]);
+}
+
+/* A head of a row of a split tile: its spans in ascending order. */
+static void merge_head(const struct attn_step *st, const struct fwd_tile *t, int row, int head,
+                       struct fwd_thread *th)
 {
     struct forward *f = st->f;
     const int g = n_shared(f), dim = f->m->params.head_dim, n_heads = f->m->params.n_heads,
               n_kv = f->m->params.n_kv_heads;
     const int n_spans = f->s.rows[row].pos / (KV_BLOCK * KV_SPAN) + 1,
               first = first_span(f, t, st->layer);
-    for (int h = 0; h < n_heads; h++) {
-        float m = 0, l = 0;
-        for (int span = first; span < n_spans; span++) {
-            const size_t i = (size_t)t->state0 +
-                             (size_t)(span * n_kv + h / g) * (size_t)(t->n_rows * g) +
-                             (size_t)((row - t->row0) * g + h % g);
-            const float *acc = f->s.state_acc + i * (size_t)dim,
-                        ml[2] = {f->s.state_m[i], f->s.state_l[i]};
-            if (span == first) {
-                m = ml[0], l = ml[1];
-                memcpy(th->acc, acc, (size_t)dim * sizeof *acc);
-            } else {
-                f->k->attn_merge(&m, &l, th->acc, ml, acc, dim);
-            }
+    float m = 0, l = 0;
+    for (int span = first; span < n_spans; span++) {
+        const size_t i = (size_t)t->state0 +
+                         (size_t)(span * n_kv + head / g) * (size_t)(t->n_rows * g) +
+                         (size_t)((row - t->row0) * g + head % g);
+        const float *acc = f->s.state_acc + i * (size_t)dim,
+                    ml[2] = {f->s.state_m[i], f->s.state_l[i]};
+        if (span == first) {
+            m = ml[0], l = ml[1];
+            memcpy(th->acc, acc, (size_t)dim * sizeof *acc);
+        } else {
+            f->k->attn_merge(&m, &l, th->acc, ml, acc, dim);
         }
-        f->k->attn_finish(l, th->acc, dim,
-                          f->s.q + (size_t)row * (size_t)(n_heads * dim) + (size_t)(h * dim));
     }
+    f->k->attn_finish(l, th->acc, dim,
+                      f->s.q + (size_t)row * (size_t)(n_heads * dim) + (size_t)(head * dim));
+}
+
+/* Heads that finish together: one where states must be merged, since that takes long, all where
+ * the row is only to be written, or where a head isn't whole blocks of 32. */
+static int finish_heads(const struct forward *f)
+{
+    const struct model_params *p = &f->m->params;
+    const bool is_one = f->n_rows <= FWD_FEW && f->s.tiles[0].state0 >= 0 &&
+                        p->head_dim % 32 == 0 && !f->kv.is_latent;
+    return is_one ? 1 : p->n_heads;
 }
 
 /* A row's heads, each the input of its own up-projection; their rotated ends are no values. */
@@ -251,27 +321,29 @@ static void write_latent(struct forward *f, int row)
                                    (size_t)p->head_dim);
 }
 
-/* One tile's rows: merged where they were split, then written as the input of `o`. */
+/* Some heads of one tile's rows: merged where they were split, then written as the input of `o`. */
 static void finish_item(void *ctx, int item, int thread)
 {
     const struct attn_step *st = ctx;
     struct forward *f = st->f;
-    const struct fwd_tile *t = &f->s.tiles[item];
-    const int width = f->m->params.n_heads * f->m->params.head_dim;
+    const int n_heads = f->m->params.n_heads, dim = f->m->params.head_dim, n = finish_heads(f),
+              head0 = item % (n_heads / n) * n;
+    const struct fwd_tile *t = &f->s.tiles[item / (n_heads / n)];
     for (int row = t->row0; row < t->row0 + t->n_rows; row++) {
-        if (t->state0 >= 0)
-            merge_row(st, t, row, &f->threads[thread]);
+        for (int h = head0; t->state0 >= 0 && h < head0 + n; h++)
+            merge_head(st, t, row, h, &f->threads[thread]);
         if (f->kv.is_latent)
             write_latent(f, row);
         else
-            fwd_act_write(f, &f->s.att, (struct fwd_slice){row, 0, width},
-                          f->s.q + (size_t)row * (size_t)width);
+            fwd_act_write(f, &f->s.att, (struct fwd_slice){row, head0 * dim, n * dim},
+                          f->s.q + (size_t)row * (size_t)(n_heads * dim) +
+                              (size_t)(head0 * dim));
     }
 }
 
 void fwd_attn(struct forward *f, int layer)
 {
     struct attn_step st = {.f = f, .layer = layer};
-    fwd_run(f, attn_item, &st, f->s.n_items);
-    fwd_run(f, finish_item, &st, f->s.n_tiles);
+    fwd_run(f, attn_run, &st, f->s.n_runs);
+    fwd_run(f, finish_item, &st, f->s.n_tiles * (f->m->params.n_heads / finish_heads(f)));
 }

@@ -12,8 +12,12 @@
 /* Rows that go through a group of columns together: their int8 stay in the second cache, the
  * group's weights in the first. A multiple of the tile's 3. */
 #define FWD_ROWS 48
-/* Columns of a work item, at most: 4 groups. */
+/* Columns of a work item of many rows, at most: 4 groups. */
 #define FWD_GROUPS 4
+/* So many rows are few: their items may be as much longer as they have fewer rows; and the heads of
+ * an item of q, k or v. */
+#define FWD_FEW 4
+#define FWD_FEW_HEADS 4
 /* Queries (rows × heads of one KV head) of an attention tile: at most, about, and when there are
  * too few tiles for the threads. */
 #define FWD_QUERIES 96
@@ -39,6 +43,11 @@ struct fwd_tile {
 struct fwd_attn_item {
     int tile, kv_head;
     int span; /* −1: all */
+};
+
+/* Items [first, first + n) that a thread does one after the other. */
+struct fwd_attn_run {
+    int first, n;
 };
 
 /* What each thread writes to while it works on an item. */
@@ -73,7 +82,8 @@ struct fwd_scratch {
     struct fwd_tile *tiles;
     int n_tiles;
     struct fwd_attn_item *items;
-    int n_items, cap_items;
+    struct fwd_attn_run *runs; /* [≤ n_items], in the items' allocation */
+    int n_items, cap_items, n_runs;
     float *state_m, *state_l, *state_acc; /* of split tiles: [state, span, kv_head, query] */
     size_t cap_states;
 };

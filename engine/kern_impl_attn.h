@@ -17,13 +17,16 @@
 
 /*
  * y[r][0, 16 · wide) = y[r] · scale[r] (or 0) + Σ_k a[r][k] · b[k][…], one chain over k. b is F16
- * or F32, rows ≤ 3, wide = 1 or 2 vectors. Rows of `ahead`, which lie as b's, are fetched meanwhile
- * when b is F16.
+ * or F32, rows ≤ 3, wide = 1 or 2 vectors. When b is F16, a cache line is fetched with each k, of
+ * the AHEAD places in turn.
  */
+#define AHEAD 4
 struct strip {
     const float *a;
     size_t lda;
-    const void *b, *ahead;
+    const void *b;
+    const unsigned char *const *ahead; /* [AHEAD], plus ahead_at bytes */
+    size_t ahead_at;
     size_t ldb;
     int n_k;
     const float *scale; /* [rows] */
@@ -51,7 +54,7 @@ V_FN void strip_run(const struct strip *s, const int rows, const int wide, const
         v16f c0 = v_set1(a0[k]), c1 = rows > 1 ? v_set1(a1[k]) : c0,
              c2 = rows > 2 ? v_set1(a2[k]) : c0;
         if (is_f16)
-            v_prefetch((const uint16_t *)s->ahead + (size_t)k * s->ldb);
+            v_prefetch(s->ahead[k % AHEAD] + s->ahead_at + 64 * (k / AHEAD));
         const size_t i = (size_t)k * s->ldb;
         if (is_f16)
             v_fma3_f16((const uint16_t *)s->b + i, rows, c0, c1, c2, &p0, &p1, &p2);
@@ -102,7 +105,7 @@ V_OUT void strip_scores_f32(const struct strip *s, int rows)
         for (int i = 0; i + 32 <= dim; i += 32, t.y += 32) {                                       \
             STRIP_CASES(&t, is_f16, 1, 2);                                                         \
             t.b = (const char *)t.b + 32 * bytes;                                                  \
-            t.ahead = (const char *)t.ahead + (is_f16 ? 64 : 0);                                   \
+            t.ahead_at += 64 * 32 / AHEAD;                                                         \
         }                                                                                          \
         if (dim % 32)                                                                              \
             STRIP_CASES(&t, is_f16, 1, 1);                                                         \
@@ -252,14 +255,27 @@ struct attn_few {
     float c[ATTN_BLOCKS][16];
 };
 
+/* The four blocks of n at kv that j is one of: with each of them a quarter of all four is fetched,
+ * since the memory answers faster from several pages at once. */
+V_FN void strip_ahead(const unsigned char *const *kv, int n, int j, const unsigned char **ret)
+{
+    for (int i = 0; i < AHEAD; i++) {
+        const int block = j / AHEAD * AHEAD + i;
+        ret[i] = kv[block < n ? block : n - 1];
+    }
+}
+
 V_OUT void attn_few_scores(const struct attn_span *a, struct attn_few *w)
 {
     const size_t dim = (size_t)a->head_dim;
     struct strip t = {.lda = dim, .ldb = 32, .n_k = a->head_dim, .ldy = ATTN_SEEN};
+    const unsigned char *ahead[AHEAD];
+    t.ahead = ahead;
     for (int j = 0; j < a->n_blocks; j++) {
         t.b = a->kv[j];
-        /* Behind the last K the first V is wanted. */
-        t.ahead = j + 1 < a->n_blocks ? a->kv[j + 1] : a->kv[0] + 64 * dim;
+        /* With the keys the values are fetched: all scores come before the first is wanted. */
+        strip_ahead(a->kv, a->n_blocks, j, ahead);
+        t.ahead_at = 64 * dim + 64 * (dim / AHEAD) * (size_t)(j % AHEAD);
         for (int q = 0; q < a->n_q; q += 3) {
             t.a = a->q + (size_t)q * dim;
             t.y = w->s[q] + 32 * j;
@@ -290,9 +306,16 @@ V_OUT void attn_few_values(const struct attn_span *a, const struct attn_few *w)
 {
     const size_t dim = (size_t)a->head_dim;
     struct strip t = {.lda = ATTN_SEEN, .ldb = dim, .n_k = 32, .ldy = dim};
+    const unsigned char *ahead[AHEAD];
+    t.ahead = ahead;
     for (int j = 0; j < a->n_blocks; j++) {
         t.b = a->kv[j] + 64 * dim;
-        t.ahead = a->kv[j + 1 < a->n_blocks ? j + 1 : j] + 64 * dim;
+        /* And with the values the keys of the span that comes next. */
+        if (a->n_next)
+            strip_ahead(a->next, a->n_next, j, ahead);
+        else
+            strip_ahead(a->kv, a->n_blocks, j, ahead);
+        t.ahead_at = 64 * (dim / AHEAD) * (size_t)(j % AHEAD);
         for (int q = 0; q < a->n_q; q += 3) {
             t.a = w->s[q] + 32 * j;
             t.scale = w->c[j] + q;

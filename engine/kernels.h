@@ -79,6 +79,8 @@ struct attn_span {
     int pos0;          /* of the span: a multiple of 256 */
     int n_blocks;      /* 1 … 8 */
     const unsigned char *const *kv; /* [n_blocks]: K and V of the head, as kv.h has them */
+    const unsigned char *const *next; /* [n_next ≤ 8]: of the span that comes next; only fetched */
+    int n_next;
     int is_latent;     /* K alone, and its values are K's own dimensions. F16 only */
     float *m, *l;      /* [n_q] written: maximum and Σ exp */
     float *acc;        /* [n_q, head_dim] written: Σ exp · v */
