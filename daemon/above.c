@@ -27,25 +27,28 @@ static bool is_elsewhere(const struct turn_window *w, size_t n_system, int64_t r
     return w->has_cut && (row < w->cut.first || memory_rows_hold(&w->cut.dropped, row));
 }
 
-/* Reads the newest of the rows, from the end. */
+/* The newest of the rows, up to ABOVE_BYTES. */
 static int read_newest(struct history *h, struct turn *t, struct above *a, struct http_error *ret)
 {
-    size_t n_bytes = 0, n = 0;
+    const struct memory_rows_span span = {
+        .rows = a->rows, .n = a->n, .max_bytes = ABOVE_BYTES, .from_end = true};
+    struct memory_messages found = {.n = 0};
     struct err e;
-    a->said = arena_array(&t->arena, a->n + 1, sizeof *a->said);
+    size_t n;
+    int rc = a->is_told ? memory_rows_fit(h->memory, &span, &n, &e)
+                        : memory_messages_of(h->memory, &span, &found, &t->arena, &e);
+    if (rc)
+        return failed(ret, &e);
+    a->n_dropped = a->n - (a->is_told ? n : found.n);
+    if (a->is_told)
+        return 0;
+    a->said = arena_array(&t->arena, found.n + 1, sizeof *a->said);
     if (!a->said)
         return out_of_memory(ret);
-    while (n < a->n && n_bytes < ABOVE_BYTES) {
-        struct memory_message m;
-        const int64_t row = a->rows[a->n - 1 - n];
-        if (memory_message_by_row(h->memory, row, &m, &t->arena, &e))
-            return failed(ret, &e);
-        a->said[a->n - 1 - n] = (struct said){m.row, m.role, m.text, m.n_text};
-        n_bytes += m.n_text;
-        n++;
+    for (size_t i = 0; i < found.n; i++) {
+        const struct memory_message *m = &found.v[i];
+        a->said[i] = (struct said){m->row, m->role, m->text, m->n_text};
     }
-    a->n_dropped = a->n - n;
-    a->said += a->n_dropped;
     return 0;
 }
 
@@ -53,7 +56,7 @@ int above_load(struct history *h, struct turn *t, int64_t tip, struct above *ret
                struct http_error *ret_error)
 {
     const struct turn_window *w = &t->window;
-    struct above a = {.is_summed = ret->is_summed};
+    struct above a = {.is_summed = ret->is_summed, .is_told = ret->is_told};
     const int64_t *path;
     size_t n_path, n_system = 0, i = 0;
     struct err e;
@@ -77,22 +80,33 @@ int above_load(struct history *h, struct turn *t, int64_t tip, struct above *ret
     return rc;
 }
 
+static void tell_all(struct history *h, struct turn *to, struct turn_changes *list,
+                     const int64_t *rows, size_t n)
+{
+    const struct memory_rows_span span = {.rows = rows, .n = n, .max_bytes = SIZE_MAX};
+    struct memory_messages found = {.n = 0};
+    struct err e;
+    if (memory_messages_of(h->memory, &span, &found, &to->arena, &e)) {
+        list->n_untold += n; /* counted, at least */
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const int tokens = window_count(h, found.v[i].text, found.v[i].n_text);
+        receipt_add(to, list, found.v[i].id, tokens < 0 ? 0 : tokens);
+    }
+}
+
 /* Rows into the list, those between the first and the last TURN_CHANGES_END by number alone. */
 static void tell(struct history *h, struct turn *to, struct turn_changes *list,
                  const int64_t *rows, size_t n)
 {
-    const bool is_long = n > 2 * TURN_CHANGES_END;
-    struct err e;
-    for (size_t i = 0; i < n; i++) {
-        struct memory_message m;
-        if (is_long && i == TURN_CHANGES_END) {
-            list->n_untold += n - 2 * TURN_CHANGES_END;
-            i = n - TURN_CHANGES_END;
-        }
-        if (memory_message_by_row(h->memory, rows[i], &m, &to->arena, &e))
-            continue;
-        const int tokens = window_count(h, m.text, m.n_text);
-        receipt_add(to, list, m.id, tokens < 0 ? 0 : tokens);
+    const size_t n_end = TURN_CHANGES_END;
+    if (n > 2 * n_end) {
+        tell_all(h, to, list, rows, n_end);
+        list->n_untold += n - 2 * n_end;
+        tell_all(h, to, list, rows + n - n_end, n_end);
+    } else {
+        tell_all(h, to, list, rows, n);
     }
 }
 

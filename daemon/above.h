@@ -20,6 +20,7 @@
 
 struct above {
     bool is_summed; /* in: else nothing is read, and all is to be dropped */
+    bool is_told;   /* in: only what became of them is asked; said is NULL */
     int64_t *rows; /* [n] ascending */
     size_t n;
     size_t n_dropped; /* of these, the oldest; the others are in said */

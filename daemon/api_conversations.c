@@ -6,6 +6,7 @@
  * Lists show the path to the newest message: what an edit or a regeneration left behind is stored
  * and no longer shown.
  */
+#include "daemon/ahead_import.h"
 #include "daemon/body.h"
 #include "daemon/forget.h"
 #include "daemon/history.h"
@@ -139,6 +140,8 @@ static int create(struct call *k, struct http_error *ret)
         (void)!memory_conversation_remove(k->h->memory, k->r->owner, k->c.id, NULL, &ignored);
         return rc;
     }
+    if (items.n > 0)
+        ahead_import_note(k->h, k->r->owner, k->c.row);
     return reply_conversation(k, k->c.row, ret);
 }
 
@@ -260,6 +263,8 @@ static int item_create(struct call *k, const char *id, struct http_error *ret)
         return is_parked ? PARKED : out_of_memory(ret);
     rc = add_items(k, &items, &added, ret);
     history_release(k->h, k->c.row);
+    if (rc == 0)
+        ahead_import_note(k->h, k->r->owner, k->c.row);
     return rc ? rc : reply_items(k, added, items.n, false);
 }
 

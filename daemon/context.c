@@ -101,13 +101,16 @@ static bool fits(const struct context *c, int n_tokens)
     return c->t->window.n_above == 0 && n_tokens <= plan_room(&b);
 }
 
-/* A cut that was being made ready: better than to make another. */
+/* A cut that was being made ready: better than to make another; not of another strategy, whose head
+ * may hold what this one lets go. */
 static int use_prepared(struct context *c, bool *ret_has, struct http_error *ret)
 {
     struct memory_cut cut;
     struct err e;
     *ret_has = false;
     int rc = memory_cut_prepared(c->h->memory, c->tip, &cut, &c->t->arena, &e);
+    if (rc == 0 && cut.strategy != c->strategy)
+        return 0;
     if (rc == 0)
         rc = memory_cut_ready(c->h->memory, cut.row, &e);
     if (rc == ERR_NOTFOUND)

@@ -23,11 +23,13 @@
 #include "base/log.h"
 #include "base/paths.h"
 #include "daemon/account.h"
+#include "daemon/ahead_import.h"
 #include "daemon/catalog.h"
 #include "daemon/embedder.h"
 #include "daemon/forget.h"
 #include "daemon/keep.h"
 #include "daemon/limits.h"
+#include "daemon/rendered.h"
 #include "daemon/resent_book.h"
 #include "daemon/room.h"
 #include "daemon/served.h"
@@ -483,7 +485,7 @@ static void handle_all(struct history *h, struct mail *m)
 /* Whether more is to be done at once, piece by piece, while no mail comes. */
 static bool has_work(const struct history *h)
 {
-    return memory_has_work(h->memory) || embedder_has_work(h);
+    return memory_has_work(h->memory) || embedder_has_work(h) || ahead_import_has_work(h);
 }
 
 /* One who asks again and again must not keep it from ever being done. */
@@ -493,6 +495,7 @@ static void work_late(struct history *h, int64_t *t_piece)
         return;
     memory_idle(h->memory);
     embedder_work(h);
+    ahead_import_work(h);
     *t_piece = clock_us();
 }
 
@@ -528,6 +531,7 @@ static void serve(struct history *h)
         } else if (!is_checkpointed) {
             memory_idle(h->memory);
             embedder_work(h);
+            ahead_import_work(h);
             t_piece = clock_us();
             is_checkpointed = !has_work(h);
         }
@@ -565,6 +569,8 @@ static void *run(void *arg)
     account_free(h->account);
     catalog_free(h->catalog);
     resent_book_free(h->resent);
+    rendered_free(h->rendered);
+    ahead_import_free(h);
     memory_close(h->memory);
     struct mail *m = calloc(1, sizeof *m);
     if (!m) {

@@ -33,8 +33,10 @@ struct history {
     struct mail *loading;  /* requests that wait for a model, oldest first */
     struct account *account; /* daemon/account.h; NULL: before the first turn */
     struct resent_book *resent; /* daemon/resent_book.h; NULL: nothing in it */
+    struct rendered *rendered; /* daemon/rendered.h; NULL: nothing in it */
     struct catalog *catalog; /* daemon/catalog.h; NULL: nobody has asked yet */
     struct ahead *aheads;   /* cuts on their way (daemon/ahead.h) */
+    struct ahead_import *imports; /* that grew without turns (daemon/ahead_import.h) */
     struct claim *claims;  /* conversations with a running turn, and who waits behind it */
     int n_embeds_out;      /* jobs at the embedder */
     bool is_embedding;     /* one of them is of messages */

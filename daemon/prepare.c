@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "daemon/limits.h"
+#include "daemon/rendered.h"
 
 static int out_of_memory(struct http_error *ret)
 {
@@ -184,7 +185,7 @@ int prepare_render(struct history *h, struct turn *t, struct http_error *ret_err
         return out_of_memory(ret_error);
     t->prompt.n = 0;
     struct chat_rendering to = {.ids = &t->prompt, .starts = t->window.starts};
-    if (chat_render(chat, t->window.v, t->window.n, true, &to, &e))
+    if (rendered_window(&h->rendered, chat, t->window.v, t->window.n, &to, &e))
         return from_err(ret_error, &e);
     return 0;
 }

@@ -166,7 +166,8 @@ static void fill_left(const struct context *c)
         return;
     c->t->receipt.is_ahead_cut = !c->t->receipt.is_live_cut;
     struct turn *old = turn_new_background(c->h, c->t->owner, c->t->cancel);
-    struct above above = {.is_summed = context_summarises(c->t->window.cut.strategy)};
+    struct above above = {.is_summed = context_summarises(c->t->window.cut.strategy),
+                          .is_told = true};
     if (old && load_before(c, before, old, &error) == 0 &&
         above_load(c->h, old, c->tip, &above, &error) == 0)
         compare(c, old, &above);

@@ -159,6 +159,19 @@ struct memory_messages {
 };
 int memory_path(struct memory *m, int64_t tip, size_t max, struct memory_messages *ret,
                 struct arena *a, struct err *e) MUST_USE;
+/* Of ascending rows the newest (from_end) or the oldest, until they have max_bytes of text; at least
+ * one, if there are any. Each call is one read. */
+struct memory_rows_span {
+    const int64_t *rows; /* [n] */
+    size_t n, max_bytes;
+    bool from_end;
+};
+/* How many those are. What is gone has no bytes. */
+int memory_rows_fit(struct memory *m, const struct memory_rows_span *span, size_t *ret_n,
+                    struct err *e) MUST_USE;
+/* Them, in order. ERR_NOTFOUND: one was deleted. */
+int memory_messages_of(struct memory *m, const struct memory_rows_span *span,
+                       struct memory_messages *ret, struct arena *a, struct err *e) MUST_USE;
 /* Rows of the path to `tip`, ascending; borrowed until the next call or deletion. The path that was
  * asked for last is kept: one that goes on from it, or branches off it, is read from there on. */
 int memory_path_rows(struct memory *m, int64_t tip, const int64_t **ret, size_t *ret_n,
