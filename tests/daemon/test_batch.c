@@ -30,8 +30,8 @@
 #define ROW_US 600.0
 #define DEPTH_US 1.5 /* at 8,000 a row costs twice a pass of one short answer */
 
-/* "go" asks for letters that come again and again, "bad" for the same that fail at the 30th, "spread"
- * for others by each seed; "forever" never ends. */
+/* "go" asks for letters that come again and again, "bad" for the same that fail at the 30th,
+ * "spread" for others by each seed; "forever" never ends. */
 static const char script[] =
     "{\"ctx\":8192,\"chat_template\":\"\",\"rules\":["
     "{\"when\":\"spread\",\"pieces\":[\"k\",\"l\"],\"repeat\":40,\"spread\":true},"
