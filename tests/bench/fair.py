@@ -13,12 +13,18 @@ and its prompt is found. Their pace is the daemon's count of generated tokens by
 whole time of the prompt, by that before and after; once more by processor time of the daemon
 instead of the clock, which other work on the machine moves less. Drafts are off: answers at
 temperature 0 with no end repeat themselves.
+
+With --slices N the prompt is read bit by bit instead: up to each of --at without answers, then N
+times so many seconds (--slice) beside answers and as many without it, the client of the prompt
+having gone; what was read is found again. On a machine that others use a pair of slices that follow
+each other says more than a quarter of an hour beside a minute before.
 """
 
 import argparse
 import json
 import os
 import random
+import statistics
 import sys
 import threading
 import time
@@ -28,7 +34,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 os.environ.setdefault("HEARTH_PATIENCE", "3600")  # a prompt takes minutes
 
 from drafts import cpu_ns  # noqa: E402
-from harness import Real  # noqa: E402
+from harness import Real, UnixConnection  # noqa: E402
 
 N_ANSWER = 256
 NO_END = {"0": -100, "2": -100}  # SmolLM2's ends
@@ -130,6 +136,50 @@ def case(d, rng, n, depth, args):
     }
 
 
+class Reader:
+    """A client of a prompt that can go."""
+
+    def __init__(self, d, ids):
+        self.connection = UnixConnection(d.socket_path)
+        body = json.dumps({"prompt": ids, "max_tokens": 1, "temperature": 0})
+        self.connection.request(
+            "POST", "/v1/completions", body, {"Content-Type": "application/json"}
+        )
+
+    def go(self):
+        self.connection.close()
+
+
+def slices(d, rng, n, depth, args):
+    prompt = some_ids(rng, args.prompt)
+    rows = []
+    for at in args.at:
+        if at > 0:
+            completion(d, prompt[:at], 1)
+        answers = Answers(d, rng, n, depth)
+        ratios = []
+        for _ in range(args.slices):
+            alone_before = paces(*alone(d, args.slice))[0]
+            reader = Reader(d, prompt)
+            d.until(lambda: d.status()["turns"]["running"] == n + 1, "the prompt is read")
+            beside = paces(*alone(d, args.slice))[0]
+            reader.go()
+            d.until(lambda: d.status()["turns"]["running"] == n, "the prompt's client has gone")
+            alone_after = paces(*alone(d, args.slice))[0]
+            ratios.append(2 * beside / (alone_before + alone_after))
+        answers.end()
+        ratios.sort()
+        row = {"answers": n, "depth": depth, "at": at, "pace": statistics.median(ratios)}
+        rows.append({**row, "all": ratios})
+        print(
+            f"{n} answers at {depth}, the prompt at {at}: "
+            f"{100 * ratios[0]:.0f} / {100 * row['pace']:.0f} / {100 * ratios[-1]:.0f} % "
+            f"of their pace (least, median, most of {args.slices})",
+            flush=True,
+        )
+    return rows
+
+
 def numbers(text):
     return [int(x) for x in text.split(",")]
 
@@ -140,6 +190,9 @@ def main():
     p.add_argument("--depth", type=numbers, default=[128, 2048])
     p.add_argument("--prompt", type=int, default=8000, help="tokens")
     p.add_argument("--alone", type=float, default=15, help="seconds before and after")
+    p.add_argument("--slices", type=int, default=0, help="pairs at each of --at")
+    p.add_argument("--slice", type=float, default=3, help="seconds")
+    p.add_argument("--at", type=numbers, default=[0, 2000, 4000, 7000], help="of the prompt")
     p.add_argument("--reps", type=int, default=1)
     p.add_argument("--ctx", type=int, default=8192)
     p.add_argument("--seed", type=int, default=1)
@@ -152,6 +205,9 @@ def main():
         for _ in range(args.reps):
             for n in args.answers:
                 for depth in args.depth:
+                    if args.slices:
+                        rows += slices(d, rng, n, depth, args)
+                        continue
                     r = case(d, rng, n, depth, args)
                     rows.append(r)
                     print(
