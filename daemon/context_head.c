@@ -113,21 +113,23 @@ static int add_facts(struct head *d, int max_tokens, int *ret_tokens, struct err
         n = write_facts(d, &all, bytes, &text, e);
         if (n < 0)
             break;
+        const size_t written = text.len > 0 ? text.len - strlen(FACTS_HEAD) : 0;
         if (n > max_tokens) {
-            too_many = bytes;
+            too_many = written;
+        } else if (n > 0 && text.len == best.len) { /* more room, and no more facts */
+            break;
         } else {
             fits = bytes;
             buf_clear(&best);
             buf_add(&best, text.data ? text.data : "", text.len);
             *ret_tokens = n;
         }
-        if (too_many == SIZE_MAX && text.len < bytes) /* all of them */
-            break;
-        const size_t guess =
-            n > 0 ? (text.len < bytes ? text.len : bytes) * (size_t)max_tokens / (size_t)n : 0;
-        bytes = guess > fits && guess < too_many ? guess
-                : too_many < SIZE_MAX           ? fits + (too_many - fits) / 2
-                                                : 2 * fits;
+        if (too_many == SIZE_MAX)
+            bytes = 2 * fits;
+        else if (i == 0)
+            bytes = written * (size_t)max_tokens / (size_t)n;
+        else
+            bytes = fits + (too_many - fits) / 2;
     }
     if (n >= 0 && best.len > 0) {
         gap(d);
