@@ -7,9 +7,9 @@ question behind it gets its first token. A real daemon and model; it asserts not
 
 For each number of answers and each depth: the answers run alone for a while, then a prompt comes
 (ids at random, so that nothing is cached), half a second later a question of 20 tokens; when the
-prompt has its first token, the answers run alone for a while again. An answer has 256 tokens behind
-a prompt of the given depth and is asked for again when it ends, so that its depth stays the same
-and its prompt is found. Their pace is the daemon's count of generated tokens by time, over the
+prompt has its first token, the answers run alone for a while again. An answer has 1,500 tokens
+behind a prompt of the given depth and is asked for again when it ends; its prompt is found then.
+Their pace is the daemon's count of generated tokens by time, over the
 whole time of the prompt, by that before and after; once more by processor time of the daemon
 instead of the clock, which other work on the machine moves less. Drafts are off: answers at
 temperature 0 with no end repeat themselves.
@@ -36,7 +36,7 @@ os.environ.setdefault("HEARTH_PATIENCE", "3600")  # a prompt takes minutes
 from drafts import cpu_ns  # noqa: E402
 from harness import Real, UnixConnection  # noqa: E402
 
-N_ANSWER = 256
+N_ANSWER = 1500
 NO_END = {"0": -100, "2": -100}  # SmolLM2's ends
 
 
