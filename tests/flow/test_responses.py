@@ -1,7 +1,7 @@
 """/v1/responses: the object, input, conversations and branches; what is refused."""
 
-from harness import main, together, user
-from responses import Case, text_of
+from harness import Scripted, main, together, user
+from responses import SCRIPT, Case, text_of
 
 import history
 
@@ -417,6 +417,12 @@ class Conversations(Case):
             previous_response_id=r["id"],
         )
         self.refused(400, "store", input="x", conversation=self.conversation(), store=False)
+
+
+class Deleted(Case):
+    @classmethod
+    def setUpClass(cls):  # at full speed the answer may be there before the deletion is
+        cls.d = Scripted({**SCRIPT, "pace_us": 10000})
 
     def test_deleted_while_its_answer_is_written(self):
         c = self.conversation()

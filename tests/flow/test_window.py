@@ -215,6 +215,77 @@ class Kept(unittest.TestCase):
             self.assertTrue(any(is_cut(r) for r in t.replies))
 
 
+class Legal(unittest.TestCase):
+    """What a cut leaves could be sent as a conversation of its own, wherever it falls."""
+
+    N = 7  # turns
+
+    def items(self):
+        said = [("system", SYSTEM)]
+        for line, answer in filler("en")[: self.N]:
+            said += [("user", line), ("assistant", answer)]
+        return said
+
+    def check_list(self, items):
+        """A system message, then whole turns."""
+        roles = [i["role"] for i in items if i["kind"] in ("system", "message")]
+        self.assertEqual(roles[0], "system", items)
+        self.assertEqual(roles[1:], (["user", "assistant"] * self.N)[: len(roles) - 1], items)
+
+    def test_a_cut_at_every_budget_falls_before_a_user_message(self):  # B14
+        with Scripted(a_script(512)) as d:
+            items = [{"type": "message", "role": r, "content": text} for r, text in self.items()]
+            n_turns = set()
+            for target in range(60, 440, 5):
+                t = Talk(d, "window", items=items)
+                body = {"strategy": "window", "target": target}
+                status, r = d.post(t.path + "/cut", body)
+                if status != 200:
+                    self.assertEqual(status, 409, r)
+                w = t.window("?next=1")["items"]
+                self.check_list(w)
+                n_turns.add(sum(i["kind"] == "message" and i["role"] == "user" for i in w))
+            self.assertGreaterEqual(len(n_turns), self.N - 2, n_turns)  # it fell nearly everywhere
+
+    def test_a_resent_list_is_cut_before_a_user_message_and_can_be_sent_again(self):  # B14
+        with Scripted(a_script(512)) as d:
+            said = [{"role": role, "content": text} for role, text in self.items()]
+            n_turns = set()
+            for n in range(40, 230, 5):
+                body = {
+                    "messages": said + [user("x " * n)],
+                    "max_tokens": 1,
+                    "hearth": {"context": "window", "window": True},
+                }
+                status, r = d.post("/v1/chat/completions", body)
+                self.assertEqual(status, 200, r)
+                w = r["hearth"]["window"]
+                rest = [{"role": i["role"], "content": i["content"]} for i in w]
+                roles = [m["role"] for m in rest if m["role"] != "system"]
+                self.assertEqual(rest[0]["role"], "system")
+                self.assertEqual(roles, (["user", "assistant"] * (self.N + 1))[: len(roles)])
+                n_turns.add(len(roles))
+                status, r = d.post("/v1/chat/completions", {"messages": rest, "max_tokens": 1})
+                self.assertEqual(status, 200, r)
+            self.assertGreaterEqual(len(n_turns), 3, n_turns)
+
+    def test_calls_and_results_are_refused_by_name_until_there_are_tools(self):  # B14
+        call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+        with Scripted(a_script()) as d:
+            for path, body in (
+                ("/v1/chat/completions", {"messages": [user("x"), {"role": "assistant",
+                 "content": "", "tool_calls": [call]}]}),
+                ("/v1/chat/completions", {"messages": [user("x"), {"role": "tool",
+                 "tool_call_id": "c1", "content": "1"}]}),
+                ("/v1/responses", {"input": [{"type": "function_call", "call_id": "c1",
+                 "name": "f", "arguments": "{}"}]}),
+                ("/v1/responses", {"input": [{"type": "function_call_output", "call_id": "c1",
+                 "output": "1"}]}),
+            ):
+                status, r = d.post(path, body)
+                self.assertEqual((status, r["error"]["code"]), (400, "unsupported_parameter"), r)
+
+
 class Strategies(unittest.TestCase):
     def fill(self, t):
         for line, _ in filler("en")[:12]:
