@@ -61,8 +61,10 @@ static void set_marks(struct turn *t)
         mark(w->v[i].role, w->v[i].text, w->v[i].n_text, marks + i * MARK_BYTES);
     t->marks = marks;
     t->n_marks = w->n;
-    if (t->text.len > 0)
-        mark(CHAT_ASSISTANT, t->text.data, t->text.len, marks + t->n_marks++ * MARK_BYTES);
+    size_t n = t->text.len; /* as the next request has it */
+    const char *text = t->store.is_on || n == 0 ? t->text.data : turn_answer(t, &n);
+    if (n > 0)
+        mark(CHAT_ASSISTANT, text, n, marks + t->n_marks++ * MARK_BYTES);
 }
 
 /* How many first messages are the same. */
@@ -269,7 +271,7 @@ static bool is_of_other_model(struct history *h, const struct turn *t, size_t n)
     const struct turn_window *w = &t->window;
     const struct memory_reply_key key = {.chain = chain,
                                          .render = engine_info(h->engine)->render_id};
-    if (w->is_other_model)
+    if (w->is_other_model || w->is_of_sibling)
         return true;
     if (!t->store.is_reply || n == 0 || w->v[n - 1].role != CHAT_ASSISTANT || w->v[n - 1].ids)
         return false;

@@ -83,7 +83,7 @@ static int warm_done(struct history *h, struct turn *t, struct err *e)
     const bool is_warm = t->finish == TURN_LENGTH;
     if (is_warm && a->cut)
         rc = memory_cut_ready(h->memory, a->cut, e);
-    if (is_warm && rc == 0 && t->n_blocks > 0)
+    if (is_warm && rc == 0 && t->n_blocks > 0 && a->conversation)
         rc = memory_blocks_add(h->memory, a->conversation, t->blocks, t->n_blocks, e);
     if (rc == ERR_NOTFOUND) /* deleted meanwhile */
         rc = 0;
@@ -129,6 +129,63 @@ void ahead_warm(struct history *h, const char *owner, int64_t conversation, int6
         log_warn("a window could not be read ahead: %s", error.message);
         job_end(h, a);
     }
+}
+
+/* ---- an answer without its thought ---- */
+
+/* A copy in a's arena: the turn it is of ends first. */
+static int copy_message(struct turn *to, const struct chat_message *m, struct http_error *error)
+{
+    const char *text = arena_copy(&to->arena, m->text, m->n_text);
+    const struct ids ids = {.v = (int32_t *)m->ids, .n = m->n_ids};
+    int rc = text ? prepare_add(to, m->role, text, m->n_text, error) : ERR_NOMEM;
+    return rc ? rc : prepare_set_ids(to, to->window.n - 1, &ids, error);
+}
+
+/* The window with the answer, as far as it is the same in the next turn: up to its user message. */
+static int fill_strip(struct history *h, struct turn *to, const struct turn *t,
+                      struct http_error *error)
+{
+    struct chat_message answer = {.role = CHAT_ASSISTANT, .text = t->text.data,
+                                  .n_text = t->text.len};
+    const struct chat_message next = {.role = CHAT_USER, .text = "x", .n_text = 1};
+    int rc = 0;
+    if (!t->store.is_on)
+        answer.text = turn_answer(t, &answer.n_text); /* that is what the client has */
+    for (size_t i = 0; i < t->window.n && rc == 0; i++)
+        rc = copy_message(to, &t->window.v[i], error);
+    if (rc == 0)
+        rc = copy_message(to, &answer, error);
+    if (rc == 0)
+        rc = copy_message(to, &next, error);
+    to->began_at = t->began_at || !t->store.is_on ? t->began_at : t->created_at;
+    to->params.thinking = t->params.thinking;
+    to->who = t->who;
+    return rc ? rc : prepare_render(h, to, error);
+}
+
+void ahead_strip(struct history *h, const struct turn *t)
+{
+    struct http_error error = {.status = 0};
+    const int64_t conversation = t->store.is_on ? t->store.conversation : 0;
+    if (t->thought.reasoning.len == 0 || t->window.n == 0 || !t->params.use_cache ||
+        t->finish == TURN_FAILED || t->store.has_failed || h->is_stopping ||
+        ahead_jobs(h) >= AHEAD_JOBS_MAX || (conversation && is_on_it(h, conversation)))
+        return;
+    struct ahead *a = job_new(h, t->owner, conversation);
+    struct turn *to = a ? turn_new_background(h, a->owner, a->cancel) : NULL;
+    int rc = to ? fill_strip(h, to, t, &error) : ERR_NOMEM;
+    const size_t n = rc == 0 ? to->window.starts[to->window.n - 1] : 0;
+    if (rc || n == 0 || n > (size_t)h->ctx - 1) {
+        turn_free(to);
+        if (a)
+            job_end(h, a);
+        return;
+    }
+    to->prompt.n = n;
+    to->api = a;
+    to->on_end = warm_done;
+    history_submit(h, to);
 }
 
 /* ---- the cut ---- */

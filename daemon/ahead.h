@@ -31,6 +31,9 @@ void ahead_consider(struct history *h, const struct turn *t);
 /* Reads a conversation's window in force in the background, so that the next turn finds it warm:
  * after a cut by hand. */
 void ahead_warm(struct history *h, const char *owner, int64_t conversation, int64_t tip);
+/* A turn has ended whose answer the template will print otherwise from the next one on, without
+ * what was thought: reads it in that form, so that the next turn finds it warm. */
+void ahead_strip(struct history *h, const struct turn *t);
 /* How many are under way. */
 int ahead_jobs(const struct history *h);
 /* Ends the jobs of a conversation that goes, or all (0). */

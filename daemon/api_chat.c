@@ -17,7 +17,7 @@ static const struct body_refusal refusals[] = {
     {"top_logprobs", NEUTRAL_ZERO},     {"n", NEUTRAL_ONE},
     {"modalities", NEUTRAL_TEXT_ONLY},  {"audio", NEUTRAL_NONE},
     {"prediction", NEUTRAL_NONE},       {"web_search_options", NEUTRAL_NONE},
-    {"reasoning_effort", NEUTRAL_NONE}, {"verbosity", NEUTRAL_NONE},
+    {"verbosity", NEUTRAL_NONE},
 };
 
 /* max_tokens is the old name of max_completion_tokens; both may be given, and the newer counts. */
@@ -32,8 +32,8 @@ static int read_body(const json *o, const struct history *h, const struct reques
 {
     int rc;
     if ((rc = body_refuse(o, refusals, sizeof refusals / sizeof *refusals, ret)) ||
-        (rc = body_params(o, h, r, t, ret)) || (rc = read_limit(o, t, ret)) ||
-        (rc = body_messages(o, t, ret)))
+        (rc = body_params(o, h, r, t, ret)) || (rc = body_thinking(o, h, t, ret)) ||
+        (rc = read_limit(o, t, ret)) || (rc = body_messages(o, t, ret)))
         return rc;
     return 0;
 }

@@ -85,10 +85,24 @@ static int read_refused(const json *o, struct http_error *ret)
 {
     int rc;
     if ((rc = body_refuse(o, refusals, sizeof(refusals) / sizeof(*refusals), ret)) ||
-        (rc = refuse_inner(o, "reasoning", "effort", ret)) ||
         (rc = refuse_inner(o, "reasoning", "summary", ret)))
         return rc;
     return refuse_inner(o, "text", "verbosity", ret);
+}
+
+/* reasoning.effort: whether to think. */
+static int read_effort(struct ask *ask, struct http_error *ret)
+{
+    static const char field[] = "reasoning.effort";
+    enum chat_thinking thinking = CHAT_THINKING_UNSET;
+    const json *object = NULL;
+    const char *effort = NULL;
+    int rc = body_object(ask->body, "reasoning", &object, ret);
+    if (rc == 0 && object)
+        rc = body_str(object, "effort", field, &effort, ret);
+    if (rc == 0 && effort)
+        rc = body_effort(effort, field, &thinking, ret);
+    return rc ? rc : body_set_thinking(ask->h, thinking, field, ask->t, ret);
 }
 
 static int read_truncation(struct ask *ask, struct http_error *ret)
@@ -173,7 +187,7 @@ static int read_body(struct ask *ask, struct http_error *ret)
     const json *o = ask->body;
     int rc;
     if ((rc = read_refused(o, ret)) || (rc = read_truncation(ask, ret)) ||
-        (rc = body_params(o, ask->h, ask->r, ask->t, ret)) ||
+        (rc = body_params(o, ask->h, ask->r, ask->t, ret)) || (rc = read_effort(ask, ret)) ||
         (rc = body_max_tokens(o, "max_output_tokens", &ask->t->params.max_tokens, ret)) ||
         (rc = read_conversation(o, &api->conversation, ret)) ||
         (rc = body_str(o, "previous_response_id", "previous_response_id", &api->previous, ret)) ||

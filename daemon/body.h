@@ -66,6 +66,20 @@ int body_refuse(const json *o, const struct body_refusal *list, size_t n,
  */
 int body_params(const json *o, const struct history *h, const struct request *r, struct turn *t,
                 struct http_error *ret) MUST_USE;
+/*
+ * Whether to think, into params.thinking: `reasoning_effort` ("none": no; "minimal" … "high": yes),
+ * or `chat_template_kwargs`: {"enable_thinking": bool} (or "thinking"), which counts when both are
+ * there. What the model's template can't do is a 400: to stop a model that always thinks, to make
+ * one think that doesn't.
+ */
+int body_thinking(const json *o, const struct history *h, struct turn *t,
+                  struct http_error *ret) MUST_USE;
+/* An effort's word; `field` names it. */
+int body_effort(const char *word, const char *field, enum chat_thinking *ret_value,
+                struct http_error *ret) MUST_USE;
+/* Sets params.thinking if the model's template can do so. */
+int body_set_thinking(const struct history *h, enum chat_thinking thinking, const char *field,
+                      struct turn *t, struct http_error *ret) MUST_USE;
 /* A token limit under `key`: a whole number from 1 on; more than the window leaves is clamped
  * later. Absent: *ret_value untouched. */
 int body_max_tokens(const json *o, const char *key, int *ret_value,

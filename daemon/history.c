@@ -30,6 +30,7 @@
 #include "daemon/keep.h"
 #include "daemon/limits.h"
 #include "daemon/rendered.h"
+#include "daemon/began.h"
 #include "daemon/resent_book.h"
 #include "daemon/room.h"
 #include "daemon/served.h"
@@ -568,6 +569,7 @@ static void *run(void *arg)
     serve(h);
     account_free(h->account);
     catalog_free(h->catalog);
+    began_free(h->began);
     resent_book_free(h->resent);
     rendered_free(h->rendered);
     ahead_import_free(h);

@@ -32,6 +32,7 @@ struct history {
     bool has_begun;        /* the default model was loaded */
     struct mail *loading;  /* requests that wait for a model, oldest first */
     struct account *account; /* daemon/account.h; NULL: before the first turn */
+    struct began *began;        /* daemon/began.h; NULL: nothing in it */
     struct resent_book *resent; /* daemon/resent_book.h; NULL: nothing in it */
     struct rendered *rendered; /* daemon/rendered.h; NULL: nothing in it */
     struct catalog *catalog; /* daemon/catalog.h; NULL: nobody has asked yet */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "daemon/began.h"
 #include "daemon/limits.h"
 #include "daemon/rendered.h"
 
@@ -22,6 +23,8 @@ static int from_err(struct http_error *ret, const struct err *e)
     return e->code;
 }
 
+#define PROMPT_END_IDS 16 /* a tag and the white space behind it */
+#define PROMPT_END_BYTES 65536
 #define WINDOW_FIRST_CAP 16
 
 /* Room for one more message; arrays double within the arena, which keeps the old ones until the
@@ -161,6 +164,30 @@ static int check_window(const struct history *h, const struct turn *t, struct ht
     return 0;
 }
 
+/* What a template is told as the time: when the conversation began. */
+static int64_t time_of(struct history *h, const struct turn *t)
+{
+    if (t->began_at || t->store.is_on)
+        return t->began_at ? t->began_at : t->created_at;
+    return began_at(&h->began, t->owner, t->window.v, t->window.n, t->created_at);
+}
+
+/* Whether the prompt leaves a <think> open. */
+static bool ends_in_tag(const struct history *h, const struct turn *t)
+{
+    const struct tok *tok = engine_tok(h->engine);
+    size_t i = t->prompt.n > PROMPT_END_IDS ? t->prompt.n - PROMPT_END_IDS : 0, n;
+    struct buf end;
+    buf_init(&end, PROMPT_END_BYTES);
+    for (; i < t->prompt.n; i++) {
+        const char *piece = tok_piece(tok, t->prompt.v[i], &n);
+        buf_add(&end, piece ? piece : "", piece ? n : 0);
+    }
+    const bool is = !end.error && end.len > 0 && thought_is_opened(end.data, end.len);
+    buf_done(&end);
+    return is;
+}
+
 int prepare_render(struct history *h, struct turn *t, struct http_error *ret_error)
 {
     const struct chat *chat = engine_chat(h->engine);
@@ -184,9 +211,14 @@ int prepare_render(struct history *h, struct turn *t, struct http_error *ret_err
     if (!t->window.starts)
         return out_of_memory(ret_error);
     t->prompt.n = 0;
-    struct chat_rendering to = {.ids = &t->prompt, .starts = t->window.starts};
+    struct chat_rendering to = {
+        .ids = &t->prompt, .starts = t->window.starts, .thinking = t->params.thinking};
+    if (chat_traits(chat)->tells_time)
+        to.now = time_of(h, t);
     if (rendered_window(&h->rendered, chat, t->window.v, t->window.n, &to, &e))
         return from_err(ret_error, &e);
+    if (chat_traits(chat)->thinks && !t->is_background)
+        thought_start(&t->thought, ends_in_tag(h, t));
     return 0;
 }
 

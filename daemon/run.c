@@ -212,6 +212,17 @@ void run_abandon(struct run *r)
     r->lease = NULL;
 }
 
+static void send(struct run *r, void (*write)(struct turn *, const char *, size_t, struct buf *),
+                 const char *text, size_t n)
+{
+    struct buf b;
+    if (!r->t->params.is_stream || !write)
+        return;
+    buf_init(&b, WIRE_BODY_BYTES);
+    write(r->t, text, n, &b);
+    reply_post(r->d, REPLY_STREAM_DATA, r->t->conn, 200, &b);
+}
+
 /* Appends text to the answer and to the stream. */
 static void emit(struct run *r, const struct buf *text)
 {
@@ -219,12 +230,26 @@ static void emit(struct run *r, const struct buf *text)
     if (text->len == 0)
         return;
     buf_add(&t->text, text->data, text->len);
-    if (!t->params.is_stream)
+    if (t->thought.stage == THOUGHT_OFF)
+        send(r, t->wire->delta, text->data, text->len);
+}
+
+/* What is new of thought and answer. */
+static void tell_apart(struct run *r, const struct buf *text, bool is_end)
+{
+    struct turn *t = r->t;
+    struct thought *h = &t->thought;
+    const size_t n_thought = h->reasoning.len, n_answer = h->answer.len;
+    const bool was_answer = h->stage == THOUGHT_ANSWER;
+    if (h->stage == THOUGHT_OFF)
         return;
-    struct buf b;
-    buf_init(&b, WIRE_BODY_BYTES);
-    t->wire->delta(t, text->data, text->len, &b);
-    reply_post(r->d, REPLY_STREAM_DATA, t->conn, 200, &b);
+    thought_push(h, text->len > 0 ? text->data : "", text->len, is_end);
+    if (h->reasoning.len > n_thought)
+        send(r, t->wire->thought, h->reasoning.data + n_thought, h->reasoning.len - n_thought);
+    if (h->answer.len > n_answer)
+        send(r, t->wire->delta, h->answer.data + n_answer, h->answer.len - n_answer);
+    if (!was_answer && (h->stage == THOUGHT_OPEN || h->stage == THOUGHT_CLOSED))
+        h->n_tokens = (int)t->out.n;
 }
 
 /* The bytes of an id that is part of the answer. A control token other than the end has none: its
@@ -232,8 +257,13 @@ static void emit(struct run *r, const struct buf *text)
 static const char *bytes_of(const struct run *r, int32_t id, size_t *ret_n)
 {
     const struct tok *tok = engine_tok(r->engine);
+    const char *piece = tok_piece(tok, id, ret_n);
+    const bool is_tag =
+        r->t->thought.stage != THOUGHT_OFF && piece && thought_is_tag(piece, *ret_n);
+    if (!tok_is_control(tok, id) || is_tag)
+        return piece;
     *ret_n = 0;
-    return tok_is_control(tok, id) ? "" : tok_piece(tok, id, ret_n);
+    return "";
 }
 
 /* End-of-generation token, then token limit, then stop string: the first that applies is what is
@@ -258,7 +288,8 @@ static void see(struct run *r, int32_t id)
     if (t->finish != TURN_RUNNING && !is_stopped)
         stop_flush(r->stop, &text);
     emit(r, &text);
-    if (text.error || t->text.error)
+    tell_apart(r, &text, t->finish != TURN_RUNNING);
+    if (text.error || t->text.error || t->thought.answer.error || t->thought.reasoning.error)
         turn_fail(t, 500, "out_of_memory", "out of memory for the answer's text");
     buf_done(&text);
 }

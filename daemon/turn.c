@@ -23,6 +23,7 @@ static struct turn *make(const struct history *h, const char *owner, struct canc
     ids_init(&t->prompt);
     ids_init(&t->out);
     buf_init(&t->text, TURN_TEXT_BYTES);
+    thought_init(&t->thought, TURN_TEXT_BYTES);
     t->cancel = cancel_ref(cancel);
     t->owner = arena_str(&t->arena, owner);
     t->model = arena_str(&t->arena, info->id);
@@ -70,6 +71,7 @@ void turn_free(struct turn *t)
     ids_done(&t->prompt);
     ids_done(&t->out);
     buf_done(&t->text);
+    thought_done(&t->thought);
     free(t->blocks);
     arena_done(&t->arena);
     free(t);
@@ -128,6 +130,13 @@ const char *turn_finish_word(const struct turn *t)
 int turn_n_completion(const struct turn *t)
 {
     return (int)t->out.n;
+}
+
+const char *turn_answer(const struct turn *t, size_t *ret_n)
+{
+    const struct buf *b = t->thought.stage == THOUGHT_OFF ? &t->text : &t->thought.answer;
+    *ret_n = b->len;
+    return b->data ? b->data : "";
 }
 
 size_t turn_n_stored_ids(const struct turn *t, const struct tok *tok)

@@ -27,6 +27,7 @@
 #include "base/hash.h"
 #include "base/ids.h"
 #include "daemon/request.h"
+#include "daemon/thought.h"
 #include "engine/chat.h"
 #include "engine/sample.h"
 #include "memory/memory.h"
@@ -50,6 +51,7 @@ struct turn_params {
     bool include_usage;  /* stream_options.include_usage */
     bool use_cache;      /* hearth.cache; false: nothing found, nothing published */
     bool shows_window;   /* hearth.window: the reply tells what the model has read */
+    enum chat_thinking thinking; /* what the request says of it */
     enum plan_strategy context; /* PLAN_UNSET until it is decided whose counts */
 };
 
@@ -78,6 +80,7 @@ struct turn_window {
     struct memory_cut cut;
     int head_at; /* the message that carries the cut's head, -1: none does */
     bool is_other_model; /* ids of a stored answer were of another model: its text was read */
+    bool is_of_sibling;  /* the newest answer is of a model with the same tokenizer and template */
 };
 
 struct turn_change {
@@ -85,7 +88,7 @@ struct turn_change {
     int tokens;
 };
 /* A reply tells of each list the first and the last so many. */
-#define TURN_CHANGES_END 50
+#define TURN_CHANGES_END 500
 struct turn_changes {
     struct turn_change *v; /* [n], in the turn's arena */
     size_t n, cap;
@@ -168,6 +171,8 @@ struct turn {
     const char *model;  /* arena: the one that runs */
     struct served *served; /* the same */
     int64_t created_at; /* seconds since 1970 */
+    int64_t began_at;   /* its stored conversation's first message; 0: this turn is the first, or it
+                         * isn't stored */
     struct turn_params params;
 
     /* What is read. */
@@ -186,6 +191,7 @@ struct turn {
     struct run *run; /* the worker's own state */
     struct ids out;  /* every sampled id, the final end-of-generation token too */
     struct buf text; /* what may be sent of it: whole characters, no stop string */
+    struct thought thought; /* text, told apart */
     enum turn_finish finish;
     struct http_error error; /* finish == TURN_FAILED */
     struct turn_stats stats;
@@ -195,6 +201,7 @@ struct turn {
     uint8_t *marks; /* arena: what was read, in hashes (daemon/account.c) */
     size_t n_marks;
 
+    int wire_stage; /* of events that come in order; touched only by `wire` */
     int wire_seq; /* sequence_number of the next event; touched only by `wire` */
 };
 
@@ -230,6 +237,8 @@ const char *turn_finish_reason(const struct turn *t);
 const char *turn_finish_word(const struct turn *t);
 /* Generated tokens as `usage` counts them: all that were sampled, the final one too. */
 int turn_n_completion(const struct turn *t);
+/* The answer without what was thought before it; borrowed, NUL-terminated. */
+const char *turn_answer(const struct turn *t, size_t *ret_n);
 /* How many of t->out are to be stored with t->text: the longest prefix of ordinary tokens whose
  * bytes are all in the text. */
 size_t turn_n_stored_ids(const struct turn *t, const struct tok *tok);

@@ -87,7 +87,7 @@ static void store_reply(struct history *h, struct turn *t)
     struct err e;
     static struct log_limit limit = {.burst = 3};
     size_t n = t->store.is_reply ? turn_n_stored_ids(t, engine_tok(h->engine)) : 0;
-    if (n == 0)
+    if (n == 0 || t->thought.reasoning.len > 0) /* the client has the answer alone */
         return;
     memory_chain(t->store.chain, MEMORY_ASSISTANT, t->text.data, t->text.len);
     const struct memory_reply_key key = {.chain = t->store.chain,
@@ -197,6 +197,7 @@ void turn_end(struct history *h, struct turn *t)
         account_stateless(h, t);
     tell_log(t);
     ahead_consider(h, t);
+    ahead_strip(h, t);
     atomic_fetch_add(&h->d->n.turns_done, 1);
     if (t->store.is_claimed)
         history_release(h, t->store.conversation);

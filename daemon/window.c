@@ -51,6 +51,9 @@ static int load_ids(struct history *h, struct turn *t, const struct memory_messa
     if (rc == 0 && ids.n == 0 && memory_tokens_render(h->memory, m->row, other) &&
         memcmp(other, render, sizeof other) != 0)
         t->window.is_other_model = true;
+    /* Models of one family share ids: then only the name tells. The newest answer's counts. */
+    t->window.is_of_sibling =
+        rc == 0 && ids.n > 0 && m->model && strcmp(m->model, engine_info(h->engine)->id) != 0;
     ids_done(&ids);
     return rc;
 }
@@ -169,6 +172,7 @@ int window_load(struct history *h, struct turn *t, int64_t tip, int64_t cut,
     if (rc)
         return rc;
     t->window.n_above = found.n_above;
+    t->began_at = found.n > 0 ? found.v[0].created_at : 0;
     t->window.above_to = found.n > found.n_system ? found.v[found.n_system].row : tip;
     t->window.has_cut = found.has_cut;
     t->window.cut = found.cut;
@@ -188,6 +192,7 @@ void window_clear(struct turn *t)
     t->window.has_cut = false;
     t->window.head_at = -1;
     t->window.is_other_model = false;
+    t->window.is_of_sibling = false;
 }
 
 int window_tokens(const struct turn *t, size_t i)

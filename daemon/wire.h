@@ -21,6 +21,8 @@ struct wire {
     void (*begin)(struct turn *t, struct buf *b);
     void (*delta)(struct turn *t, const char *text, size_t n,
                   struct buf *b); /* n > 0, valid UTF-8 by itself */
+    void (*thought)(struct turn *t, const char *text, size_t n,
+                    struct buf *b); /* as delta, of what the model thinks; NULL: not told */
     void (*end)(struct turn *t,
                 struct buf *b); /* finish is TURN_EOG, TURN_LENGTH or TURN_STOPPED */
     void (*fail)(struct turn *t, struct buf *b); /* the error as the stream's last event */

@@ -185,6 +185,10 @@ static json *usage_of(const struct turn *t)
     json_set_int(o, "total_tokens", (int64_t)t->prompt.n + turn_n_completion(t));
     json *details = json_set(o, "prompt_tokens_details", json_object());
     json_set_int(details, "cached_tokens", t->stats.n_cached);
+    if (t->thought.stage != THOUGHT_OFF) {
+        details = json_set(o, "completion_tokens_details", json_object());
+        json_set_int(details, "reasoning_tokens", t->thought.n_tokens);
+    }
     return o;
 }
 
@@ -232,19 +236,36 @@ static void chat_begin(struct turn *t, struct buf *b)
     event_write(o, b);
 }
 
+struct body_bytes {
+    const char *s;
+    size_t n;
+};
+
 /* One a token: written by hand, as a tree would cost more than the rest of the step outside the
  * model. */
-static void chat_delta(struct turn *t, const char *text, size_t n, struct buf *b)
+static void put_delta(struct turn *t, const char *field, const struct body_bytes *text,
+                      struct buf *b)
 {
     buf_printf(b, "data: {\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", t->id,
                is_chat(t) ? "chat.completion.chunk" : "text_completion", (long long)t->created_at);
     json_write_str(b, t->model, strlen(t->model));
     buf_str(b, ",\"choices\":[{\"index\":0,");
-    buf_str(b, is_chat(t) ? "\"delta\":{\"content\":" : "\"text\":");
-    json_write_str(b, text, n);
+    buf_str(b, field);
+    json_write_str(b, text->s, text->n);
     buf_str(b, is_chat(t) ? "}," : ",");
     buf_str(b, "\"logprobs\":null,\"finish_reason\":null}]");
     buf_str(b, t->params.include_usage ? ",\"usage\":null}\n\n" : "}\n\n");
+}
+
+static void chat_delta(struct turn *t, const char *text, size_t n, struct buf *b)
+{
+    put_delta(
+        t, is_chat(t) ? "\"delta\":{\"content\":" : "\"text\":", &(struct body_bytes){text, n}, b);
+}
+
+static void chat_thought(struct turn *t, const char *text, size_t n, struct buf *b)
+{
+    put_delta(t, "\"delta\":{\"reasoning_content\":", &(struct body_bytes){text, n}, b);
 }
 
 static void chat_end(struct turn *t, struct buf *b)
@@ -283,15 +304,19 @@ static void chat_whole(struct turn *t, struct buf *b)
     json *o = head_of(t, is_chat(t) ? "chat.completion" : "text_completion");
     json *choices = json_set(o, "choices", json_array());
     json *choice = json_add(choices, json_object());
-    const char *text = t->text.data ? t->text.data : "";
+    size_t n;
+    const char *text = turn_answer(t, &n);
     json_set_int(choice, "index", 0);
     if (is_chat(t)) {
         json *message = json_set(choice, "message", json_object());
         json_set_str(message, "role", "assistant");
-        json_set_strn(message, "content", text, t->text.len);
+        json_set_strn(message, "content", text, n);
+        if (t->thought.reasoning.len > 0)
+            json_set_strn(message, "reasoning_content", t->thought.reasoning.data,
+                          t->thought.reasoning.len);
         json_set_null(message, "refusal");
     } else {
-        json_set_strn(choice, "text", text, t->text.len);
+        json_set_strn(choice, "text", text, n);
     }
     json_set_null(choice, "logprobs");
     json_set_str(choice, "finish_reason", turn_finish_reason(t));
@@ -301,5 +326,6 @@ static void chat_whole(struct turn *t, struct buf *b)
     json_free(o);
 }
 
-const struct wire wire_chat = {chat_begin, chat_delta, chat_end, chat_fail, chat_whole};
-const struct wire wire_completion = {chat_begin, chat_delta, chat_end, chat_fail, chat_whole};
+const struct wire wire_chat = {chat_begin, chat_delta, chat_thought,
+                               chat_end,   chat_fail,  chat_whole};
+const struct wire wire_completion = {chat_begin, chat_delta, NULL, chat_end, chat_fail, chat_whole};

@@ -13,6 +13,7 @@
  */
 #include "daemon/response.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/sse.h"
@@ -24,9 +25,12 @@ static const struct response *api_of(const struct turn *t)
     return t->api;
 }
 
-static const char *text_of(const struct turn *t)
+/* The stream's stages: what was begun. */
+enum { STAGE_NONE, STAGE_THOUGHT, STAGE_MESSAGE };
+
+static bool has_thought(const struct turn *t)
 {
-    return t->text.data ? t->text.data : "";
+    return t->thought.reasoning.len > 0;
 }
 
 /* ---- the object ---- */
@@ -71,8 +75,40 @@ static json *message_json(const struct turn *t, bool has_content)
     json_set_str(o, "status", status);
     json_set_str(o, "role", "assistant");
     json *content = json_set(o, "content", json_array());
+    size_t n;
+    const char *text = turn_answer(t, &n);
     if (has_content)
-        json_add(content, part_json(text_of(t), t->text.len));
+        json_add(content, part_json(text, n));
+    return o;
+}
+
+static json *thought_part_json(const char *text, size_t n)
+{
+    json *o = json_object();
+    json_set_str(o, "type", "reasoning_text");
+    json_set_strn(o, "text", text, n);
+    return o;
+}
+
+static void thought_id(const struct turn *t, char ret[MEMORY_ID_BYTES + 4])
+{
+    const char *id = strchr(api_of(t)->item_id, '_');
+    snprintf(ret, MEMORY_ID_BYTES + 4, "rs%s", id ? id : "_0");
+}
+
+/* The item of what was thought: before the message, if there was anything. */
+static json *thought_json(const struct turn *t, bool is_done)
+{
+    char id[MEMORY_ID_BYTES + 4];
+    json *o = json_object();
+    thought_id(t, id);
+    json_set_str(o, "id", id);
+    json_set_str(o, "type", "reasoning");
+    json_set(o, "summary", json_array());
+    json *content = json_set(o, "content", json_array());
+    if (is_done)
+        json_add(content, thought_part_json(t->thought.reasoning.data, t->thought.reasoning.len));
+    json_set_str(o, "status", is_done ? "completed" : "in_progress");
     return o;
 }
 
@@ -84,7 +120,8 @@ static json *usage_json(const struct turn *t)
     json_set_int(in, "cached_tokens", t->stats.n_cached);
     json_set_int(in, "cache_write_tokens", t->params.use_cache ? t->stats.n_computed : 0);
     json_set_int(o, "output_tokens", turn_n_completion(t));
-    json_set_int(json_set(o, "output_tokens_details", json_object()), "reasoning_tokens", 0);
+    json_set_int(json_set(o, "output_tokens_details", json_object()), "reasoning_tokens",
+                 t->thought.n_tokens);
     json_set_int(o, "total_tokens", (int64_t)t->prompt.n + turn_n_completion(t));
     return o;
 }
@@ -150,7 +187,11 @@ static void set_echo(json *o, const struct turn *t)
     json_set_bool(o, "parallel_tool_calls", true);
     set_str_or_null(o, "previous_response_id", r->previous);
     json *reasoning = json_set(o, "reasoning", json_object());
-    json_set_null(reasoning, "effort");
+    if (t->params.thinking == CHAT_THINKING_UNSET)
+        json_set_null(reasoning, "effort");
+    else
+        json_set_str(reasoning, "effort",
+                     t->params.thinking == CHAT_THINKING_ON ? "medium" : "none");
     json_set_null(reasoning, "summary");
     json_set_str(o, "service_tier", "default");
     json_set_bool(o, "store", r->is_stored);
@@ -173,6 +214,8 @@ json *response_json(const struct turn *t, bool has_output)
     set_end(o, t);
     json_set_str(o, "model", t->model);
     json *output = json_set(o, "output", json_array());
+    if (has_output && has_thought(t))
+        json_add(output, thought_json(t, true));
     if (has_output)
         json_add(output, message_json(t, true));
     set_echo(o, t);
@@ -214,7 +257,7 @@ static void response_event(struct turn *t, const char *type, bool has_output, st
 static void item_event(struct turn *t, const char *type, bool has_content, struct buf *b)
 {
     json *o = event_json(type);
-    json_set_int(o, "output_index", 0);
+    json_set_int(o, "output_index", has_thought(t));
     json_set(o, "item", message_json(t, has_content));
     event_write(t, type, o, b);
 }
@@ -224,7 +267,7 @@ static json *part_event_json(const struct turn *t, const char *type)
 {
     json *o = event_json(type);
     json_set_str(o, "item_id", api_of(t)->item_id);
-    json_set_int(o, "output_index", 0);
+    json_set_int(o, "output_index", has_thought(t));
     json_set_int(o, "content_index", 0);
     return o;
 }
@@ -236,22 +279,89 @@ static void part_event(struct turn *t, const char *type, const char *text, size_
     event_write(t, type, o, b);
 }
 
+static json *thought_event_json(const struct turn *t, const char *type)
+{
+    char id[MEMORY_ID_BYTES + 4];
+    json *o = event_json(type);
+    thought_id(t, id);
+    json_set_str(o, "item_id", id);
+    json_set_int(o, "output_index", 0);
+    json_set_int(o, "content_index", 0);
+    return o;
+}
+
+static void thought_item_event(struct turn *t, const char *type, bool is_done, struct buf *b)
+{
+    json *o = event_json(type);
+    json_set_int(o, "output_index", 0);
+    json_set(o, "item", thought_json(t, is_done));
+    event_write(t, type, o, b);
+}
+
+static void thought_part_event(struct turn *t, const char *type, bool is_done, struct buf *b)
+{
+    json *o = thought_event_json(t, type);
+    const struct buf *text = &t->thought.reasoning;
+    json_set(o, "part",
+             is_done ? thought_part_json(text->data, text->len) : thought_part_json("", 0));
+    event_write(t, type, o, b);
+}
+
+/* The thought's item is begun with its first words, the message behind it with its own. */
+static void begin_thought(struct turn *t, struct buf *b)
+{
+    t->wire_stage = STAGE_THOUGHT;
+    thought_item_event(t, "response.output_item.added", false, b);
+    thought_part_event(t, "response.content_part.added", false, b);
+}
+
+static void end_thought(struct turn *t, struct buf *b)
+{
+    static const char done[] = "response.reasoning_text.done";
+    json *o = thought_event_json(t, done);
+    json_set_strn(o, "text", t->thought.reasoning.data, t->thought.reasoning.len);
+    event_write(t, done, o, b);
+    thought_part_event(t, "response.content_part.done", true, b);
+    thought_item_event(t, "response.output_item.done", true, b);
+}
+
+static void begin_message(struct turn *t, struct buf *b)
+{
+    if (t->wire_stage == STAGE_THOUGHT)
+        end_thought(t, b);
+    t->wire_stage = STAGE_MESSAGE;
+    item_event(t, "response.output_item.added", false, b);
+    part_event(t, "response.content_part.added", "", 0, b);
+}
+
+static void thought(struct turn *t, const char *text, size_t n, struct buf *b)
+{
+    static const char type[] = "response.reasoning_text.delta";
+    if (t->wire_stage == STAGE_NONE)
+        begin_thought(t, b);
+    json *o = thought_event_json(t, type);
+    json_set_strn(o, "delta", text, n);
+    event_write(t, type, o, b);
+}
+
 static void begin(struct turn *t, struct buf *b)
 {
     response_event(t, "response.created", false, b);
     response_event(t, "response.in_progress", false, b);
-    item_event(t, "response.output_item.added", false, b);
-    part_event(t, "response.content_part.added", "", 0, b);
+    if (t->thought.stage == THOUGHT_OFF)
+        begin_message(t, b);
 }
 
 /* One a token: written by hand, as a tree would cost more than the rest of the step outside the
  * model. */
 static void delta(struct turn *t, const char *text, size_t n, struct buf *b)
 {
+    if (t->wire_stage != STAGE_MESSAGE)
+        begin_message(t, b);
     buf_str(b, "event: response.output_text.delta\ndata: "
                "{\"type\":\"response.output_text.delta\",\"item_id\":\"");
     buf_str(b, api_of(t)->item_id);
-    buf_str(b, "\",\"output_index\":0,\"content_index\":0,\"delta\":");
+    buf_printf(b, "\",\"output_index\":%d,\"content_index\":0,\"delta\":", has_thought(t));
     json_write_str(b, text, n);
     buf_printf(b, ",\"logprobs\":[],\"sequence_number\":%d}\n\n", t->wire_seq++);
 }
@@ -259,11 +369,15 @@ static void delta(struct turn *t, const char *text, size_t n, struct buf *b)
 static void end(struct turn *t, struct buf *b)
 {
     static const char done[] = "response.output_text.done";
+    size_t n;
+    const char *text = turn_answer(t, &n);
+    if (t->wire_stage != STAGE_MESSAGE)
+        begin_message(t, b);
     json *o = part_event_json(t, done);
-    json_set_strn(o, "text", text_of(t), t->text.len);
+    json_set_strn(o, "text", text, n);
     json_set(o, "logprobs", json_array());
     event_write(t, done, o, b);
-    part_event(t, "response.content_part.done", text_of(t), t->text.len, b);
+    part_event(t, "response.content_part.done", text, n, b);
     item_event(t, "response.output_item.done", true, b);
     response_event(t, t->finish == TURN_LENGTH ? "response.incomplete" : "response.completed", true,
                    b);
@@ -281,4 +395,4 @@ static void whole(struct turn *t, struct buf *b)
     json_free(o);
 }
 
-const struct wire wire_response = {begin, delta, end, fail, whole};
+const struct wire wire_response = {begin, delta, thought, end, fail, whole};

@@ -264,6 +264,11 @@ void chat_free(struct chat *c)
     free(c);
 }
 
+const struct chat_traits *chat_traits(const struct chat *c)
+{
+    return &c->traits;
+}
+
 const char *chat_family(const struct chat *c)
 {
     return c->jinja ? "template" : CHAT_FAMILY;

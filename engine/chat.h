@@ -61,6 +61,13 @@ int chat_new(const struct tok *tok, const char *template_text, const char *overr
              struct chat **ret, struct err *e) MUST_USE;
 void chat_free(struct chat *c);
 const char *chat_family(const struct chat *c); /* "chatml"; "template" in re-render mode */
+/* What a template does beside printing messages. */
+struct chat_traits {
+    bool thinks;     /* it knows <think> */
+    bool has_switch; /* it asks enable_thinking, or thinking */
+    bool tells_time; /* strftime_now */
+};
+const struct chat_traits *chat_traits(const struct chat *c);
 enum chat_mode { CHAT_SEGMENTS, CHAT_RERENDER };
 enum chat_mode chat_mode(const struct chat *c);
 /*

@@ -49,6 +49,7 @@ struct chat {
     struct jinja *jinja;     /* NULL: ChatML, and the rest is its */
     struct chat_derived *derived; /* segments of jinja's template; NULL: whole windows */
     struct chat_takes takes;
+    struct chat_traits traits;
     struct chat_control *controls; /* by first byte */
     size_t first_control[257];
     /* segments */

@@ -301,6 +301,15 @@ static int choose_source(const char *template_text, const char *override, const 
     return 0;
 }
 
+static void find_traits(struct chat *c, const struct jinja *j, const char *source)
+{
+    c->traits = (struct chat_traits){
+        .thinks = strstr(source, "<think>") || strstr(source, "</think>"),
+        .has_switch = jinja_names(j, "enable_thinking") || jinja_names(j, "thinking"),
+        .tells_time = jinja_names(j, "strftime_now"),
+    };
+}
+
 /* Segments if the template is proven to be such, else whole windows. */
 static int open_source(struct loading *l, bool has_family, struct err *e)
 {
@@ -308,7 +317,9 @@ static int open_source(struct loading *l, bool has_family, struct err *e)
     int rc = jinja_new(l->source, strlen(l->source), &l->jinja, e);
     if (rc < 0)
         return rc;
-    rc = has_family ? recognise(l, &why) : ERR_UNSUPPORTED;
+    find_traits(l->c, l->jinja, l->source);
+    const bool is_fixed = !l->c->traits.has_switch && !l->c->traits.tells_time;
+    rc = has_family && is_fixed ? recognise(l, &why) : ERR_UNSUPPORTED;
     if (rc == ERR_NOMEM)
         return err_set(e, rc, "%s", why.text);
     if (rc == 0)

@@ -2,12 +2,11 @@
 what it has in common with the one before is not read again.
 """
 
+import re
 import unittest
 
 from harness import Scripted, assistant, cached, content, main, system, user
 
-THINK = "<think>\n" + "hm, " * 60 + "\n</think>\n\n"
-SAID = ["so it is, "] * 100
 STRIPPING = (
     "{% for m in messages %}{{ '<|im_start|>' ~ m.role ~ '\n' ~ "
     "(m.content.split('</think>')[-1].lstrip('\n') if m.role == 'assistant' else m.content) ~ "
@@ -22,14 +21,37 @@ STRICT = (
 )
 
 
+KNOWING = STRIPPING.replace(
+    "{{ '<|im_start|>assistant\n' }}",
+    "{{ '<|im_start|>assistant\n' ~ ('' if enable_thinking is not defined or enable_thinking "
+    "else '<think>\n\n</think>\n\n') }}",
+)
+OPENING = STRIPPING.replace("assistant\n' }}", "assistant\n<think>\n' }}")
+
+
+def n_ahead(d):
+    """Tokens that were read in the background."""
+    status, text = d.get("/metrics")
+    return int(re.search(rb"^hearth_background_tokens_total (\d+)", text, re.M).group(1))
+
+
+def thought(r):
+    return r["choices"][0]["message"].get("reasoning_content")
+
+
 class Stripping(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.d = Scripted(
             {
                 "chat_template": STRIPPING,
-                "rules": [{"when": "long", "pieces": [THINK, *SAID]}],
-                "default": {"pieces": [THINK, "Yes."]},
+                "rules": [
+                    {"when": "plain", "pieces": ["Just ", "so."]},
+                    {"when": "endless", "pieces": ["<think>\n", "a ", "b "]},
+                ],
+                "default": {
+                    "pieces": ["<thi", "nk>\n", *["hm, "] * 60, "\n</th", "ink>\n", "\nYes", "."]
+                },
             }
         )
 
@@ -41,8 +63,10 @@ class Stripping(unittest.TestCase):
         m = [system("s" * 50), user("a question " * 20)]
         for _ in range(3):
             r = self.d.chat(m)
-            self.assertEqual(content(r), THINK + "Yes.")
+            self.assertEqual(content(r), "Yes.")
+            self.assertEqual(thought(r), ("hm, " * 60).strip())
             before = r["usage"]["prompt_tokens"]
+            self.d.until_idle()
             m += [assistant(content(r)), user("and " * 50)]
             after = self.d.chat(m)
             cold = self.d.chat(m, hearth={"cache": False})
@@ -50,12 +74,109 @@ class Stripping(unittest.TestCase):
             self.assertGreaterEqual(cached(after), before)
         self.d.check_blocks()
 
-    def test_the_second_turn_says_template(self):
-        m = [user("another long question " * 20)]
+    def test_the_answer_without_its_thought_is_read_while_idle(self):
+        m = [user("another question " * 20)]
+        n = n_ahead(self.d)
         r = self.d.chat(m)
+        before = r["usage"]["prompt_tokens"]
+        self.d.until(lambda: n_ahead(self.d) > n, "the answer is read ahead")
         m += [assistant(content(r)), user("go on " * 50)]
         r = self.d.chat(m)
-        self.assertEqual(r["hearth"]["cache"]["miss"]["reason"], "template")
+        self.assertGreater(cached(r), before + len("Yes."))
+        self.assertIsNone(r["hearth"]["cache"]["miss"])
+
+    def test_streams_tell_thought_and_answer_apart(self):
+        with self.d.chat_stream([user("streamed")], stream_options={"include_usage": True}) as s:
+            chunks = [c for c in s if isinstance(c, dict)]
+        deltas = [c["choices"][0]["delta"] for c in chunks if c.get("choices")]
+        self.assertEqual(
+            "".join(d.get("reasoning_content") or "" for d in deltas), ("hm, " * 60).strip()
+        )
+        self.assertEqual("".join(d.get("content") or "" for d in deltas), "Yes.")
+        kinds = [k for d in deltas for k in ("reasoning_content", "content") if d.get(k)]
+        self.assertEqual(kinds, sorted(kinds, reverse=True))  # all of the thought comes first
+        usage = chunks[-1]["usage"]["completion_tokens_details"]
+        self.assertEqual(usage["reasoning_tokens"], 64)
+
+    def test_an_answer_without_tags_is_an_answer(self):
+        r = self.d.chat([user("plain")])
+        self.assertEqual(content(r), "Just so.")
+        self.assertIsNone(thought(r))
+        self.assertEqual(r["usage"]["completion_tokens_details"]["reasoning_tokens"], 0)
+
+    def test_a_thought_that_never_ends_is_all_there_is(self):
+        r = self.d.chat([user("endless")])
+        self.assertEqual((content(r), thought(r)), ("", "a b"))
+
+    def test_responses_have_an_item_for_it(self):
+        status, r = self.d.post("/v1/responses", {"input": "hello"})
+        self.assertEqual(status, 200, r)
+        self.assertEqual([i["type"] for i in r["output"]], ["reasoning", "message"])
+        self.assertEqual(r["output"][0]["content"][0]["text"], ("hm, " * 60).strip())
+        self.assertEqual(r["output"][1]["content"][0]["text"], "Yes.")
+        self.assertEqual(r["usage"]["output_tokens_details"]["reasoning_tokens"], 64)
+        status, again = self.d.post(
+            "/v1/responses", {"input": "more", "previous_response_id": r["id"]}
+        )
+        self.assertEqual(status, 200, again)
+        self.assertGreaterEqual(
+            again["usage"]["input_tokens_details"]["cached_tokens"], r["usage"]["input_tokens"] - 1
+        )
+
+    def test_a_switch_that_the_template_has_not_is_refused(self):
+        for body in (
+            {"reasoning_effort": "none"},
+            {"chat_template_kwargs": {"enable_thinking": False}},
+        ):
+            status, r = self.d.post("/v1/chat/completions", {"messages": [user("q")], **body})
+            self.assertEqual((status, r["error"]["code"]), (400, "unsupported_parameter"))
+            self.assertIn("no switch", r["error"]["message"])
+        status, r = self.d.post(
+            "/v1/chat/completions", {"messages": [user("q")], "reasoning_effort": "high"}
+        )
+        self.assertEqual(status, 200)
+
+
+class Switch(unittest.TestCase):
+    def test_effort_and_kwargs_reach_the_template(self):
+        d = Scripted({"chat_template": KNOWING, "default": {"pieces": ["Yes."]}})
+        try:
+            base = d.chat([user("q")])["usage"]["prompt_tokens"]
+            for body, more in (
+                ({"reasoning_effort": "high"}, False),
+                ({"reasoning_effort": "none"}, True),
+                ({"chat_template_kwargs": {"enable_thinking": False}}, True),
+                (
+                    {"chat_template_kwargs": {"enable_thinking": True}, "reasoning_effort": "none"},
+                    False,
+                ),
+            ):
+                r = d.chat([user("q")], **body)
+                self.assertEqual(r["usage"]["prompt_tokens"] > base, more, body)
+            status, r = d.post("/v1/responses", {"input": "q", "reasoning": {"effort": "none"}})
+            self.assertEqual(status, 200, r)
+            self.assertGreater(r["usage"]["input_tokens"], base)
+            self.assertEqual(r["reasoning"]["effort"], "none")
+            for body in (
+                {"reasoning_effort": "much"},
+                {"chat_template_kwargs": {"frob": 1}},
+                {"chat_template_kwargs": {"enable_thinking": 1}},
+            ):
+                status, r = d.post("/v1/chat/completions", {"messages": [user("q")], **body})
+                self.assertEqual(status, 400, body)
+        finally:
+            d.stop()
+
+    def test_a_prompt_that_opens_the_tag_is_thought_from_the_beginning(self):
+        d = Scripted(
+            {"chat_template": OPENING, "default": {"pieces": ["deep", "\n</think>\n\n", "Yes."]}}
+        )
+        try:
+            r = d.chat([user("q")])
+            self.assertEqual((thought(r), content(r)), ("deep", "Yes."))
+            self.assertEqual(r["usage"]["completion_tokens_details"]["reasoning_tokens"], 2)
+        finally:
+            d.stop()
 
 
 class Strict(unittest.TestCase):
