@@ -67,14 +67,23 @@ static void unpack_q4_1(const uint8_t *b, int i, struct block32 *ret)
     unpack_nibbles(b + 4, ret->q);
 }
 
-/* The fifth bits lie in a little-endian word. */
+/* Bit i of a byte to byte i, as 0 or 1. */
+static uint64_t spread_bits(uint8_t bits)
+{
+    const uint64_t one_each = bits * UINT64_C(0x0101010101010101) & UINT64_C(0x8040201008040201);
+    return (one_each + UINT64_C(0x7f7f7f7f7f7f7f7f)) >> 7 & UINT64_C(0x0101010101010101);
+}
+
+/* The fifth bits lie in a little-endian word: as does the machine. */
 static void unpack_fives(const uint8_t *qh, const uint8_t *qs, uint8_t q[32])
 {
-    uint32_t high =
-        (uint32_t)qh[0] | (uint32_t)qh[1] << 8 | (uint32_t)qh[2] << 16 | (uint32_t)qh[3] << 24;
     unpack_nibbles(qs, q);
-    for (int i = 0; i < 32; i++)
-        q[i] = (uint8_t)(q[i] | (high >> i & 1) << 4);
+    for (int i = 0; i < 4; i++) {
+        uint64_t eight;
+        memcpy(&eight, q + 8 * i, 8);
+        eight |= spread_bits(qh[i]) << 4;
+        memcpy(q + 8 * i, &eight, 8);
+    }
 }
 
 static void unpack_q5_0(const uint8_t *b, int i, struct block32 *ret)
@@ -266,19 +275,38 @@ static size_t plane_at(const struct plane *p, int column, int j, int *ret_bit)
     return (size_t)(p->offset + 64 * (j / a_byte) + 4 * column);
 }
 
-static void pack_plane(const struct plane *p, uint8_t *dst, int column, const uint8_t q[32])
+/* pack_plane for a number of bits that the compiler knows: loading is half this loop. */
+static inline void pack_bits(const struct plane *p, uint8_t *dst, int column, const uint8_t q[32],
+                             const int n_bits)
 {
-    const int a_byte = 8 / p->n_bits;
-    const uint32_t mask = 0x01010101u * ((1u << p->n_bits) - 1);
-    for (int j = 0, bit; j < 8; j += a_byte) {
-        uint8_t *at = dst + plane_at(p, column, j, &bit);
+    const int a_byte = 8 / n_bits;
+    const uint32_t mask = 0x01010101u * ((1u << n_bits) - 1);
+    for (int j = 0; j < 8; j += a_byte) {
+        uint8_t *at = dst + p->offset + 64 * (j / a_byte) + 4 * column;
         uint32_t all = 0;
         for (int m = 0; m < a_byte; m++) {
             uint32_t four;
             memcpy(&four, q + 4 * (j + m), 4);
-            all |= (four >> p->shift & mask) << m * p->n_bits;
+            all |= (four >> p->shift & mask) << m * n_bits;
         }
         memcpy(at, &all, 4);
+    }
+}
+
+static void pack_plane(const struct plane *p, uint8_t *dst, int column, const uint8_t q[32])
+{
+    switch (p->n_bits) {
+    case 1:
+        pack_bits(p, dst, column, q, 1);
+        break;
+    case 2:
+        pack_bits(p, dst, column, q, 2);
+        break;
+    case 4:
+        pack_bits(p, dst, column, q, 4);
+        break;
+    default:
+        pack_bits(p, dst, column, q, 8);
     }
 }
 
