@@ -271,7 +271,7 @@ const struct chat_traits *chat_traits(const struct chat *c)
 
 const char *chat_family(const struct chat *c)
 {
-    return c->jinja ? "template" : CHAT_FAMILY;
+    return c->family ? c->family : c->jinja ? "template" : CHAT_FAMILY;
 }
 
 enum chat_mode chat_mode(const struct chat *c)

@@ -53,14 +53,16 @@ struct chat;
 struct chat_rendering;
 
 /*
- * `template_text` is the model's own Jinja source (NULL: none). `override` is NULL or a family name
- * ("chatml") or the text of a template file. ERR_UNSUPPORTED names the template (its first line)
- * and the option --chat-template.  tok is borrowed for the chat's life.
+ * `template_text` is the model's own Jinja source (NULL: none). `override` is NULL or a format's name
+ * (chat_builtin_name) or the text of a template file. ERR_UNSUPPORTED names the template (its first
+ * line) and the option --chat-template.  tok is borrowed for the chat's life.
  */
 int chat_new(const struct tok *tok, const char *template_text, const char *override,
              struct chat **ret, struct err *e) MUST_USE;
 void chat_free(struct chat *c);
-const char *chat_family(const struct chat *c); /* "chatml"; "template" in re-render mode */
+/* The formats that are known by name, "chatml" first; NULL: there are no more. */
+const char *chat_builtin_name(size_t i);
+const char *chat_family(const struct chat *c); /* a format's name, or "template": the model's own */
 /* What a template does beside printing messages. */
 struct chat_traits {
     bool thinks;     /* it knows <think> */

@@ -48,6 +48,7 @@ struct chat {
     int64_t now;             /* when it was opened, for renderings that don't say theirs */
     struct jinja *jinja;     /* NULL: ChatML, and the rest is its */
     struct chat_derived *derived; /* segments of jinja's template; NULL: whole windows */
+    const char *family; /* a built-in one's name, or NULL */
     struct chat_takes takes;
     struct chat_traits traits;
     struct chat_control *controls; /* by first byte */
@@ -110,6 +111,17 @@ int chat_derived_segment(const struct chat *c, const struct chat_message *m, enu
 int chat_derived_end(const struct chat *c, bool had_eog, struct ids *ret, struct err *e) MUST_USE;
 int chat_derived_window(const struct chat *c, const struct chat_message *m, size_t n,
                         struct chat_rendering *ret, struct err *e) MUST_USE;
+
+/* chat_builtin.c */
+struct chat_builtin {
+    const char *name;
+    const char *token; /* a control token that the vocabulary must have; NULL: none */
+    const char *source;
+};
+const struct chat_builtin *chat_builtin_find(const char *name); /* NULL: there is none */
+/* "chatml, llama3, …" */
+#define CHAT_BUILTIN_NAMES_BYTES 256
+void chat_builtin_names(char *ret, size_t n);
 
 /* The message as the template prints it. */
 void chat_text_message(const struct chat_message *m, struct buf *to);

@@ -245,6 +245,26 @@ static int find_control(const struct tok *tok, const char *name, int32_t *ret, s
     return 0;
 }
 
+/* A format by name: its source, and that the vocabulary has what it needs. */
+static int choose_builtin(const struct tok *tok, const char *name, const char **ret_source,
+                          const char **ret_family, struct err *e)
+{
+    char names[CHAT_BUILTIN_NAMES_BYTES];
+    const struct chat_builtin *b = chat_builtin_find(name);
+    chat_builtin_names(names, sizeof names);
+    if (!b)
+        return err_set(e, ERR_UNSUPPORTED,
+                       "--chat-template \"%.40s\" is neither a template nor a known format (%s)",
+                       name, names);
+    if (b->token && !tok_is_control(tok, tok_find(tok, b->token, strlen(b->token))))
+        return err_set(e, ERR_UNSUPPORTED,
+                       "the vocabulary has no control token %s, which the chat format %s needs",
+                       b->token, name);
+    *ret_source = b->source;
+    *ret_family = b->name;
+    return 0;
+}
+
 static void make_render_id(struct chat *c, const char *source)
 {
     struct hash_state h;
@@ -282,9 +302,10 @@ static int refuse(struct err *e, const char *source)
 }
 
 /* The source to recognise: NULL for the plain family by name. */
-static int choose_source(const char *template_text, const char *override, const char **ret,
+static int choose_source(const char *template_text, const char *override, struct loading *l,
                          struct err *e)
 {
+    const char **ret = &l->source;
     *ret = override ? override : template_text;
     if (!*ret)
         return err_set(e, ERR_UNSUPPORTED,
@@ -292,13 +313,10 @@ static int choose_source(const char *template_text, const char *override, const 
                        " or a file gives it one");
     if (!override || strstr(override, "{{") || strstr(override, "{%"))
         return 0;
-    if (strcmp(override, CHAT_FAMILY) != 0)
-        return err_set(
-            e, ERR_UNSUPPORTED,
-            "--chat-template \"%.40s\" is neither a template nor a known format (" CHAT_FAMILY ")",
-            override);
     *ret = NULL;
-    return 0;
+    return strcmp(override, CHAT_FAMILY) == 0
+               ? 0
+               : choose_builtin(l->c->tok, override, ret, &l->c->family, e);
 }
 
 static void find_traits(struct chat *c, const struct jinja *j, const char *source)
@@ -341,13 +359,15 @@ int chat_new(const struct tok *tok, const char *template_text, const char *overr
     struct err own = {0};
     e = e ? e : &own;
     struct loading l = {0};
-    int rc = choose_source(template_text, override, &l.source, e);
-    if (rc < 0)
-        return rc;
     struct chat *c = l.c = calloc(1, sizeof *c);
     if (!c)
         return err_set(e, ERR_NOMEM, "no memory for the chat format");
     c->tok = tok;
+    int rc = choose_source(template_text, override, &l, e);
+    if (rc < 0) {
+        chat_free(c);
+        return rc;
+    }
     c->bos = special_text(tok, tok_bos_token(tok));
     c->eos = special_text(tok, tok_eos_token(tok));
     c->now = (int64_t)time(NULL);

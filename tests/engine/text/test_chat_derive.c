@@ -18,7 +18,7 @@
 #include "tests/engine/text/vocab.h"
 
 #define MESSAGES_MAX 9
-#define RANDOM_CHATS 120
+#define RANDOM_CHATS 60
 
 static struct vocab vocab;
 
@@ -281,6 +281,125 @@ static void the_date_is_the_conversations(void **state)
     chat_free(c);
 }
 
+#define TALK_MESSAGES 4
+static const struct chat_message talk[TALK_MESSAGES] = {
+    {.role = CHAT_SYSTEM, .text = "S", .n_text = 1},
+    {.role = CHAT_USER, .text = "one", .n_text = 3},
+    {.role = CHAT_ASSISTANT, .text = "two", .n_text = 3},
+    {.role = CHAT_USER, .text = "three", .n_text = 5}};
+
+/* bos_token of this vocabulary is <|endoftext|>, eos_token <|im_end|>. */
+static void formats_by_name_print_their_markup(void **state)
+{
+    (void)state;
+#define BOS "<|endoftext|>"
+#define EOS "<|im_end|>"
+    static const struct {
+        const char *name, *text;
+        enum chat_mode mode;
+    } formats[] = {
+        {"chatml",
+         "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\none<|im_end|>\n"
+         "<|im_start|>assistant\ntwo<|im_end|>\n<|im_start|>user\nthree<|im_end|>\n"
+         "<|im_start|>assistant\n",
+         CHAT_SEGMENTS},
+        {"llama3",
+         BOS "<|start_header_id|>system<|end_header_id|>\n\nS<|eot_id|>"
+             "<|start_header_id|>user<|end_header_id|>\n\none<|eot_id|>"
+             "<|start_header_id|>assistant<|end_header_id|>\n\ntwo<|eot_id|>"
+             "<|start_header_id|>user<|end_header_id|>\n\nthree<|eot_id|>"
+             "<|start_header_id|>assistant<|end_header_id|>\n\n",
+         CHAT_SEGMENTS},
+        {"llama2",
+         BOS "[INST] <<SYS>>\nS\n<</SYS>>\n\none [/INST] two " EOS BOS "[INST] three [/INST]",
+         CHAT_SEGMENTS},
+        {"mistral", BOS "[INST] S\n\none[/INST] two" EOS "[INST] three[/INST]", CHAT_SEGMENTS},
+        {"mistral-tekken", BOS "[INST]S\n\none[/INST]two" EOS "[INST]three[/INST]", CHAT_SEGMENTS},
+        {"gemma",
+         BOS "<start_of_turn>user\nS\n\none<end_of_turn>\n<start_of_turn>model\ntwo<end_of_turn>"
+             "\n<start_of_turn>user\nthree<end_of_turn>\n<start_of_turn>model\n",
+         CHAT_SEGMENTS},
+        {"phi3",
+         "<|system|>\nS<|end|>\n<|user|>\none<|end|>\n<|assistant|>\ntwo<|end|>\n<|user|>\n"
+         "three<|end|>\n<|assistant|>\n",
+         CHAT_SEGMENTS},
+        {"phi4",
+         "<|im_start|>system<|im_sep|>S<|im_end|><|im_start|>user<|im_sep|>one<|im_end|>"
+         "<|im_start|>assistant<|im_sep|>two<|im_end|><|im_start|>user<|im_sep|>three<|im_end|>"
+         "<|im_start|>assistant<|im_sep|>",
+         CHAT_SEGMENTS},
+        {"zephyr",
+         "<|system|>\nS" EOS "\n<|user|>\none" EOS "\n<|assistant|>\ntwo" EOS
+         "\n<|user|>\nthree" EOS "\n<|assistant|>\n",
+         CHAT_SEGMENTS},
+        {"granite",
+         "<|start_of_role|>system<|end_of_role|>S<|end_of_text|>\n<|start_of_role|>user"
+         "<|end_of_role|>one<|end_of_text|>\n<|start_of_role|>assistant<|end_of_role|>two"
+         "<|end_of_text|>\n<|start_of_role|>user<|end_of_role|>three<|end_of_text|>\n"
+         "<|start_of_role|>assistant<|end_of_role|>",
+         CHAT_SEGMENTS},
+        {"deepseek",
+         BOS "S<\xEF\xBD\x9CUser\xEF\xBD\x9C>one<\xEF\xBD\x9C"
+             "Assistant\xEF\xBD\x9C>two"
+             "<\xEF\xBD\x9C"
+             "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>"
+             "<\xEF\xBD\x9CUser\xEF\xBD\x9C>three<\xEF\xBD\x9C"
+             "Assistant\xEF\xBD\x9C>",
+         CHAT_RERENDER},
+        {"command-r",
+         BOS "<|START_OF_TURN_TOKEN|><|SYSTEM_TOKEN|>S<|END_OF_TURN_TOKEN|>"
+             "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>one<|END_OF_TURN_TOKEN|>"
+             "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>two<|END_OF_TURN_TOKEN|>"
+             "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>three<|END_OF_TURN_TOKEN|>"
+             "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>",
+         CHAT_SEGMENTS},
+        {"vicuna", BOS "S\n\nUSER: one ASSISTANT: two" EOS "USER: three ASSISTANT:", CHAT_RERENDER},
+    };
+    size_t n = 0;
+    while (chat_builtin_name(n))
+        n++;
+    assert_int_equal(n, sizeof formats / sizeof *formats);
+    for (size_t i = 0; i < n; i++) {
+        struct chat *c = NULL;
+        struct err e = {0};
+        struct buf text;
+        struct ids ids;
+        struct chat_rendering r = {.ids = &ids, .text = &text};
+        ids_init(&ids);
+        buf_init(&text, 1 << 16);
+        if (chat_new(vocab.tok, NULL, formats[i].name, &c, &e) < 0 ||
+            chat_render(c, talk, TALK_MESSAGES, true, &r, &e) < 0)
+            fail_msg("%s: %s", formats[i].name, e.text);
+        buf_str(&text, "");
+        assert_string_equal(text.data, formats[i].text);
+        assert_string_equal(chat_family(c), formats[i].name);
+        if (chat_mode(c) != formats[i].mode)
+            fail_msg("%s: the other mode", formats[i].name);
+        size_t n_bos = 0;
+        for (size_t k = 0; k < ids.n; k++)
+            n_bos += ids.v[k] == tok_bos_token(vocab.tok);
+        assert_true(n_bos <= 1 || strcmp(formats[i].name, "llama2") == 0);
+        buf_done(&text);
+        ids_done(&ids);
+        chat_free(c);
+    }
+}
+
+static void a_format_without_its_tokens_is_refused_by_name(void **state)
+{
+    (void)state;
+    struct vocab qwen = vocab_load(vocab_qwen2_path());
+    struct chat *c = NULL;
+    struct err e;
+    assert_int_equal(chat_new(qwen.tok, NULL, "llama3", &c, &e), ERR_UNSUPPORTED);
+    assert_non_null(strstr(e.text, "<|start_header_id|>"));
+    assert_int_equal(chat_new(qwen.tok, NULL, "llama4", &c, &e), ERR_UNSUPPORTED);
+    assert_non_null(strstr(e.text, "\"llama4\""));
+    assert_non_null(strstr(e.text, "chatml, llama3, "));
+    assert_null(c);
+    vocab_done(&qwen);
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -302,6 +421,8 @@ int main(void)
         cmocka_unit_test(segments_are_the_whole_rendering),
         cmocka_unit_test(what_differs_anywhere_has_no_segments),
         cmocka_unit_test(the_date_is_the_conversations),
+        cmocka_unit_test(formats_by_name_print_their_markup),
+        cmocka_unit_test(a_format_without_its_tokens_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
