@@ -3,6 +3,7 @@ that summarises badly, a damaged index, deletions while a cut is on its way, sto
 """
 
 import os
+import random
 import signal
 import sqlite3
 import tempfile
@@ -150,23 +151,57 @@ class Kills(unittest.TestCase):
             Talk(d, "auto").say("hello")
 
 
+def damage_index(d, how):
+    """Rewrites each block of the full-text index by how(bytes, row); the daemon is down."""
+    with sqlite3.connect(os.path.join(d.folder, "state/history.db")) as c:
+        tables = [r[0] for r in c.execute("SELECT name FROM sqlite_master")]
+        data = next(name for name in tables if name.endswith("_fts_data"))
+        for row, block in c.execute(f"SELECT id, block FROM {data}").fetchall():
+            c.execute(f"UPDATE {data} SET block = ? WHERE id = ?", (how(block, row), row))
+
+
+AVERAGES, STRUCTURE = 1, 10  # rows of an FTS5 index; all others are pages of terms
+DAMAGES = {
+    "the pages of terms are noise": lambda b, row: b if row in (AVERAGES, STRUCTURE) else noise(b),
+    "the pages of terms are cut off": lambda b, row: b if row in (AVERAGES, STRUCTURE) else b[:7],
+    "the structure is noise": lambda b, row: noise(b) if row == STRUCTURE else b,
+    "all is 0xFF": lambda b, row: b"\xff" * len(b),
+}
+
+
+def noise(b):
+    return random.Random(len(b)).randbytes(len(b))
+
+
 class Damage(unittest.TestCase):
-    def test_a_damaged_index_fails_no_turn_and_the_receipt_tells(self):
+    def check_damage(self, how):
         with Scripted(script("en", CTX)) as d:
             t = Talk(d, "auto")
             t.say(PEANUTS["en"][0])
             until_cut(t)
+            t.until_quiet()
+            n = len(t.messages())
             d.signal()
             d.wait_end()
-            with sqlite3.connect(os.path.join(d.folder, "state/history.db")) as c:
-                tables = [r[0] for r in c.execute("SELECT name FROM sqlite_master")]
-                data = next(name for name in tables if name.endswith("_fts_data"))
-                c.execute(f"UPDATE {data} SET block = randomblob(length(block))")
+            damage_index(d, how)
             d.start()
             r = t.say("Which of the snacks would be good for my allergic nephew?")
             self.assertIn(PEANUTS["en"][1], t.prompt())  # the facts are no index's
-            self.assertTrue(receipt(r).get("recall_partial"), receipt(r))
+            is_told = receipt(r).get("recall_partial")
             t.say("and on")
+            self.assertEqual(len(t.messages()), n + 4)
+            d.until(lambda: self.finds(d, t), "the index is whole again")
+            return is_told
+
+    def finds(self, d, t):
+        status, r = d.post("/v1/hearth/search", {"query": "allergic to peanuts"})
+        self.assertEqual(status, 200, r)
+        return any(hit["id"] == t.messages()[0][0] for hit in r["data"])
+
+    def test_a_damaged_index_fails_no_turn_and_the_receipt_tells(self):
+        for name, how in DAMAGES.items():
+            with self.subTest(name):
+                self.assertTrue(self.check_damage(how))
 
     def test_a_summary_that_the_head_had_no_room_for_is_not_called_an_edit(self):
         with Scripted(script("en", CTX)) as d:
