@@ -44,7 +44,7 @@
 #define LIMIT_METADATA_VALUE 512
 #define LIMIT_ITEMS 20                       /* of one POST …/items */
 #define TARGET_PREFILL_PASS_MS 150           /* nobody decodes */
-#define TARGET_DECODE_PACE 0.75              /* running answers keep this share of their pace */
+#define TARGET_DECODE_PACE 0.8               /* running answers keep this share of their pace */
 #define FLUSH_ANSWER_MS 1000                 /* partial answers reach the database this often */
 #define DEFAULT_DISK_BYTES (16ull << 30)     /* the disk cache: this … */
 #define DEFAULT_DISK_PERCENT 10              /* … or this much of what is free, if less */

@@ -97,9 +97,9 @@ static void cheap_rows_ride_in_nearly_every_pass(void **state)
     (void)state;
     struct pace p = {0};
     int n_with = 0;
-    read(&p, 64 * 500, 64, 32);
+    read(&p, 64 * 400, 64, 32);
     for (int i = 0; i < 100; i++)
-        n_with += step(&p, SOME, 8000, 500) > 0;
+        n_with += step(&p, SOME, 8000, 400) > 0;
     assert_in_range(n_with, 80, 92); /* of PACE_MIXED_MAX + 1 one is without */
 }
 
@@ -129,7 +129,7 @@ static void a_slow_model_still_gets_on(void **state)
     int n_rows = 0;
     for (int i = 0; i < 400; i++)
         n_rows += step(&p, SOME, 100000, 600000);
-    assert_in_range(n_rows, 20, 30); /* 40 s of answers pay for 0.6 s each */
+    assert_in_range(n_rows, 12, 20); /* 40 s of answers pay for 0.6 s each */
 }
 
 static void a_quick_model_stays_within_the_scratch(void **state)
