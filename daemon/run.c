@@ -230,7 +230,7 @@ static void emit(struct run *r, const struct buf *text)
     if (text->len == 0)
         return;
     buf_add(&t->text, text->data, text->len);
-    if (t->thought.stage == THOUGHT_OFF)
+    if (t->wire && t->thought.stage == THOUGHT_OFF) /* nobody listens to a background turn */
         send(r, t->wire->delta, text->data, text->len);
 }
 
@@ -241,7 +241,7 @@ static void tell_apart(struct run *r, const struct buf *text, bool is_end)
     struct thought *h = &t->thought;
     const size_t n_thought = h->reasoning.len, n_answer = h->answer.len;
     const bool was_answer = h->stage == THOUGHT_ANSWER;
-    if (h->stage == THOUGHT_OFF)
+    if (h->stage == THOUGHT_OFF || !t->wire)
         return;
     thought_push(h, text->len > 0 ? text->data : "", text->len, is_end);
     if (h->reasoning.len > n_thought)
