@@ -245,13 +245,14 @@ V_FN void tile_plan(struct tile *t, int i, int n, const uint8_t *next, int lines
     }
 }
 
-/* Groups that a single row goes through side by side, a block of each in turn. */
-#define STREAMS 4
+/* Groups that a single row goes through side by side, a block of each in turn: as many as have
+ * their sums in registers. */
+#define STREAMS 3
 
 /*
  * One row against n groups, `apart` groups from each other. The memory answers several streams
  * faster than one (29 GB/s instead of 23 with two threads), and the processor sees each of
- * them coming: asking for lines by hand only takes its place. Sums wait in y, in the first cache.
+ * them coming: asking for lines by hand only takes its place.
  */
 V_FN void row_streams(const struct gemm *g, const struct shape sh, const int n, int group,
                       int apart)
@@ -261,16 +262,17 @@ V_FN void row_streams(const struct gemm *g, const struct shape sh, const int n, 
     const size_t step = step_bytes(sh), group_bytes = g->w->group_bytes;
     struct place p[STREAMS];
     float *y = g->y + 16 * group;
+    v16f f[STREAMS];
 #pragma GCC unroll 4
     for (int i = 0; i < n; i++) {
         p[i].super = p[i].w =
             g->w->data + (size_t)(g->group0 + group + i * apart) * group_bytes;
-        v_store(y + 16 * i * apart, v_zero());
+        f[i] = v_zero();
     }
     for (int kb = 0; kb < t.n_blocks; kb++) {
 #pragma GCC unroll 4
         for (int i = 0; i < n; i++) {
-            struct accs a = {.f0 = v_load(y + 16 * i * apart)};
+            struct accs a = {.f0 = f[i]};
             p[i].x = x->q + (size_t)g->row0 * 32 * (size_t)t.n_blocks + 32 * kb;
             p[i].b = x->b + (size_t)g->row0 * (size_t)t.n_blocks + kb;
             if (sh.super && kb % 8 == 0) {
@@ -284,18 +286,23 @@ V_FN void row_streams(const struct gemm *g, const struct shape sh, const int n, 
             else
                 block_flat(&t, sh, 1, p[i], &a);
             p[i].w += step;
-            v_store(y + 16 * i * apart, a.f0);
+            f[i] = a.f0;
+            __asm__ volatile("" ::: "memory"); /* nothing of the next stream comes before */
         }
     }
+#pragma GCC unroll 4
+    for (int i = 0; i < n; i++)
+        v_store(y + 16 * i * apart, f[i]);
 }
 
-/* All groups of a job of one row: four quarters side by side, then what is left. */
+/* All groups of a job of one row: three thirds side by side, then what is left. Scales of 16 k
+ * leave registers for two. */
 V_FN void gemm_row(const struct gemm *g, const struct shape sh)
 {
-    const int apart = g->n_groups / STREAMS;
+    const int n = sh.super == 2 ? 2 : STREAMS, apart = g->n_groups / n;
     for (int c = 0; c < apart; c++)
-        row_streams(g, sh, STREAMS, c, apart);
-    int c = STREAMS * apart;
+        row_streams(g, sh, n, c, apart);
+    int c = n * apart;
     if (c + 2 <= g->n_groups) {
         row_streams(g, sh, 2, c, 1);
         c += 2;
