@@ -132,6 +132,7 @@ struct before {
 static int keep_old(struct context *c, struct before *old, struct http_error *ret)
 {
     old->n_prefix = prepare_prefix(c->h, c->t);
+    c->t->receipt.n_above = c->t->window.n_above;
     if (ids_add(&old->ids, c->t->prompt.v, c->t->prompt.n) == 0)
         return 0;
     http_error_set(ret, 500, "out_of_memory", NULL, "out of memory for the window");

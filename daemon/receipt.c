@@ -131,6 +131,7 @@ static void compare(const struct context *c, const struct turn *old, const struc
     const int had = prepare_prefix(c->h, old), all = (int)w->starts[w->n];
     r->prefix_kept = (int)ids_common(old->prompt.v, (size_t)had, t->prompt.v, t->prompt.n);
     r->prefix_lost = had - r->prefix_kept;
+    r->n_above = w->n_above;
     if (!r->is_live_cut)
         r->before = r->used + all - (int)t->window.starts[t->window.n - c->n_inputs];
 }

@@ -99,6 +99,7 @@ struct turn_changes {
 struct turn_receipt {
     int limit, used, reserved;
     int before, after; /* of the window: with this turn's messages, before and after a cut */
+    size_t n_above; /* messages that aren't in `before`: turn_window.n_above */
     /* Of what the previous turn had in the window, answer included. */
     int prefix_kept, prefix_lost;
     /* What left since the reply before; what is quoted; what is pinned. */

@@ -63,6 +63,8 @@ static json *receipt_of(const struct turn *t)
     wire_set_changes(o, "recalled_kept", &r->recalled_kept);
     wire_set_changes(o, "pinned", &r->pinned);
     json_set_int(o, "before", r->before);
+    if (r->n_above > 0)
+        json_set_int(o, "above", (int64_t)r->n_above);
     json_set_int(o, "after", r->after);
     json_set_int(o, "prefix_kept", r->prefix_kept);
     json_set_int(o, "prefix_lost", r->prefix_lost);

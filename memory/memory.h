@@ -159,8 +159,8 @@ struct memory_messages {
 };
 int memory_path(struct memory *m, int64_t tip, size_t max, struct memory_messages *ret,
                 struct arena *a, struct err *e) MUST_USE;
-/* Of ascending rows the newest (from_end) or the oldest, until they have max_bytes of text; at least
- * one, if there are any. Each call is one read. */
+/* Of ascending rows the newest (from_end) or the oldest, until they have max_bytes of text; at
+ * least one, if there are any. Each call is one read. */
 struct memory_rows_span {
     const int64_t *rows; /* [n] */
     size_t n, max_bytes;

@@ -49,6 +49,9 @@ class Long(unittest.TestCase):
                 self.assertEqual(receipt(r)["shortened"], {key: len(gone)})
                 self.assertEqual(left(r), gone[:END] + gone[-END:])
                 self.assertLess(receipt(r)["used"], CTX)
+                # `before` counts what could have been read; the others are told by their number.
+                self.assertGreater(receipt(r)["above"], self.N / 2)
+                self.assertLess(receipt(r)["above"], len(gone))
 
     def until_cut(self, t):
         """Until the cut that is made while nobody waits has reached the newest messages."""
