@@ -63,12 +63,24 @@ static void note_receipt(struct answering *a)
     a->receipt = NULL;
 }
 
+static int print_thought(struct answering *a, const char *text)
+{
+    if (!text || !*text)
+        return 0;
+    term_progress_end();
+    a->is_begun = true;
+    if (!a->chat->client->is_json)
+        term_thought(text, strlen(text));
+    return 0;
+}
+
 static int print_delta(struct answering *a, const char *text)
 {
     size_t n = text ? strlen(text) : 0;
     if (!n)
         return 0;
     term_progress_end();
+    term_thought_end();
     a->is_begun = true;
     a->ends_with_newline = text[n - 1] == '\n';
     if (a->chat->client->is_json)
@@ -86,6 +98,8 @@ static int on_event(void *ctx, const char *event, const json *data)
     const json *response = json_get(data, "response", NULL);
     if (!strcmp(type, "response.output_text.delta"))
         return print_delta(a, json_str(json_get(data, "delta", NULL)));
+    if (!strcmp(type, "response.reasoning_text.delta"))
+        return print_thought(a, json_str(json_get(data, "delta", NULL)));
     keep_receipt(a, response);
     if (!strcmp(type, "response.in_progress"))
         note_work(a, response);
@@ -94,6 +108,7 @@ static int on_event(void *ctx, const char *event, const json *data)
         json_free(a->chat->last);
         a->chat->last = json_copy(response);
         a->is_done = true;
+        term_thought_end();
     }
     return 0;
 }

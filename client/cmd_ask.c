@@ -108,11 +108,22 @@ static void keep(json **to, const json *j)
     *to = json_copy(j);
 }
 
+static void print_thought(struct asking *a, const char *text)
+{
+    if (!text || !*text)
+        return;
+    term_progress_end();
+    a->is_begun = true;
+    if (!a->client->is_json)
+        term_thought(text, strlen(text));
+}
+
 static int print_delta(struct asking *a, const char *text)
 {
     if (!text || !*text)
         return 0;
     term_progress_end();
+    term_thought_end();
     a->is_begun = true;
     buf_str(&a->answer, text);
     if (a->client->is_json)
@@ -134,7 +145,9 @@ static int on_event(void *ctx, const char *event, const json *data)
         snprintf(a->finish, sizeof a->finish, "%s", finish);
     if (model && !a->model)
         a->model = strdup(model);
-    return print_delta(a, json_str(json_get(json_get(choice, "delta", NULL), "content", NULL)));
+    const json *delta = json_get(choice, "delta", NULL);
+    print_thought(a, json_str(json_get(delta, "reasoning_content", NULL)));
+    return print_delta(a, json_str(json_get(delta, "content", NULL)));
 }
 
 static void on_idle(void *ctx)

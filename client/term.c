@@ -197,6 +197,27 @@ void term_note(const char *fmt, ...)
     va_end(ap);
 }
 
+static bool is_thinking;
+
+void term_thought(const char *text, size_t n)
+{
+    const bool is_dim = has_style();
+    if (!n || !term_is_tty(STDERR_FILENO))
+        return;
+    is_thinking = true;
+    fputs(is_dim ? "\033[2m" : "", stderr);
+    term_text(stderr, text, n);
+    fputs(is_dim ? "\033[0m" : "", stderr);
+    fflush(stderr);
+}
+
+void term_thought_end(void)
+{
+    if (is_thinking)
+        fputs("\n\n", stderr);
+    is_thinking = false;
+}
+
 void term_say(const char *fmt, ...)
 {
     va_list ap;

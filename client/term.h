@@ -43,7 +43,12 @@ bool term_has_style(FILE *f);
 /* One dim line on stderr, when that is a terminal; cleaned. */
 void term_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* The same, and plain where stderr is no terminal. */
+/* A piece of what the model thinks aloud: dim, on stderr when that is a terminal, so that stdout
+ * has the answer alone; cleaned. */
+void term_thought(const char *text, size_t n);
+/* A blank line behind it, if there was any. Before the answer, and at the end. */
+void term_thought_end(void);
+/* As term_note, and plain where stderr is no terminal. */
 void term_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* Flushes stdout. false, from then on always: it can't be written; nothing more should be. */

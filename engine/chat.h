@@ -53,7 +53,7 @@ struct chat;
 struct chat_rendering;
 
 /*
- * `template_text` is the model's own Jinja source (NULL: none). `override` is NULL or a format's name
+ * `template_text` is the model's own Jinja source (NULL: none). `override` is NULL, a format's name
  * (chat_builtin_name) or the text of a template file. ERR_UNSUPPORTED names the template (its first
  * line) and the option --chat-template.  tok is borrowed for the chat's life.
  */

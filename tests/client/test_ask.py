@@ -251,5 +251,30 @@ class Refused(unittest.TestCase):
                 self.refused(f"{option}={value}", "hi", why=why)
 
 
+THINKING = (
+    "{% for m in messages %}{{ '<|im_start|>' ~ m.role ~ '\n' ~ m.content.split('</think>')[-1] ~ "
+    "'<|im_end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+
+
+class Thinking(unittest.TestCase):
+    def test_what_is_thought_is_shown_dimly_and_is_no_part_of_the_answer(self):
+        pieces = ["<think>", "hm", " hm", "</think>", "\n\n", "Yes."]
+        d = Scripted({"chat_template": THINKING, "default": {"pieces": pieces}})
+        h = Hearth(d.socket_path)
+        try:
+            r = h.run("ask", "q")
+            self.assertEqual((r.code, r.out, r.err), (0, "Yes.\n", ""))
+            self.assertEqual(json.loads(h.run("ask", "--json", "q").out)["text"], "Yes.")
+            p = h.person("ask", "q")
+            p.expect(rb"\x1b\[2mhm")
+            p.expect(rb"Yes\.")
+            p.end()
+        finally:
+            h.close()
+            d.stop()
+
+
 if __name__ == "__main__":
     main()

@@ -22,8 +22,8 @@
 
 static struct vocab vocab;
 
-/* orders: pairs of roles that are segments behind each other ("su": a user's message behind a system
- * message); no_orders: those that aren't. */
+/* orders: pairs of roles that are segments behind each other ("su": a user's message behind a
+ * system message); no_orders: those that aren't. */
 static const struct family {
     const char *name;
     enum chat_mode mode;
@@ -289,72 +289,72 @@ static const struct chat_message talk[TALK_MESSAGES] = {
     {.role = CHAT_USER, .text = "three", .n_text = 5}};
 
 /* bos_token of this vocabulary is <|endoftext|>, eos_token <|im_end|>. */
+#define BOS "<|endoftext|>"
+#define EOS "<|im_end|>"
+static const struct {
+    const char *name, *text;
+    enum chat_mode mode;
+} formats[] = {
+    {"chatml",
+     "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\none<|im_end|>\n"
+     "<|im_start|>assistant\ntwo<|im_end|>\n<|im_start|>user\nthree<|im_end|>\n"
+     "<|im_start|>assistant\n",
+     CHAT_SEGMENTS},
+    {"llama3",
+     BOS "<|start_header_id|>system<|end_header_id|>\n\nS<|eot_id|>"
+         "<|start_header_id|>user<|end_header_id|>\n\none<|eot_id|>"
+         "<|start_header_id|>assistant<|end_header_id|>\n\ntwo<|eot_id|>"
+         "<|start_header_id|>user<|end_header_id|>\n\nthree<|eot_id|>"
+         "<|start_header_id|>assistant<|end_header_id|>\n\n",
+     CHAT_SEGMENTS},
+    {"llama2", BOS "[INST] <<SYS>>\nS\n<</SYS>>\n\none [/INST] two " EOS BOS "[INST] three [/INST]",
+     CHAT_SEGMENTS},
+    {"mistral", BOS "[INST] S\n\none[/INST] two" EOS "[INST] three[/INST]", CHAT_SEGMENTS},
+    {"mistral-tekken", BOS "[INST]S\n\none[/INST]two" EOS "[INST]three[/INST]", CHAT_SEGMENTS},
+    {"gemma",
+     BOS "<start_of_turn>user\nS\n\none<end_of_turn>\n<start_of_turn>model\ntwo<end_of_turn>"
+         "\n<start_of_turn>user\nthree<end_of_turn>\n<start_of_turn>model\n",
+     CHAT_SEGMENTS},
+    {"phi3",
+     "<|system|>\nS<|end|>\n<|user|>\none<|end|>\n<|assistant|>\ntwo<|end|>\n<|user|>\n"
+     "three<|end|>\n<|assistant|>\n",
+     CHAT_SEGMENTS},
+    {"phi4",
+     "<|im_start|>system<|im_sep|>S<|im_end|><|im_start|>user<|im_sep|>one<|im_end|>"
+     "<|im_start|>assistant<|im_sep|>two<|im_end|><|im_start|>user<|im_sep|>three<|im_end|>"
+     "<|im_start|>assistant<|im_sep|>",
+     CHAT_SEGMENTS},
+    {"zephyr",
+     "<|system|>\nS" EOS "\n<|user|>\none" EOS "\n<|assistant|>\ntwo" EOS "\n<|user|>\nthree" EOS
+     "\n<|assistant|>\n",
+     CHAT_SEGMENTS},
+    {"granite",
+     "<|start_of_role|>system<|end_of_role|>S<|end_of_text|>\n<|start_of_role|>user"
+     "<|end_of_role|>one<|end_of_text|>\n<|start_of_role|>assistant<|end_of_role|>two"
+     "<|end_of_text|>\n<|start_of_role|>user<|end_of_role|>three<|end_of_text|>\n"
+     "<|start_of_role|>assistant<|end_of_role|>",
+     CHAT_SEGMENTS},
+    {"deepseek",
+     BOS "S<\xEF\xBD\x9CUser\xEF\xBD\x9C>one<\xEF\xBD\x9C"
+         "Assistant\xEF\xBD\x9C>two"
+         "<\xEF\xBD\x9C"
+         "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>"
+         "<\xEF\xBD\x9CUser\xEF\xBD\x9C>three<\xEF\xBD\x9C"
+         "Assistant\xEF\xBD\x9C>",
+     CHAT_RERENDER},
+    {"command-r",
+     BOS "<|START_OF_TURN_TOKEN|><|SYSTEM_TOKEN|>S<|END_OF_TURN_TOKEN|>"
+         "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>one<|END_OF_TURN_TOKEN|>"
+         "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>two<|END_OF_TURN_TOKEN|>"
+         "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>three<|END_OF_TURN_TOKEN|>"
+         "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>",
+     CHAT_SEGMENTS},
+    {"vicuna", BOS "S\n\nUSER: one ASSISTANT: two" EOS "USER: three ASSISTANT:", CHAT_RERENDER},
+};
+
 static void formats_by_name_print_their_markup(void **state)
 {
     (void)state;
-#define BOS "<|endoftext|>"
-#define EOS "<|im_end|>"
-    static const struct {
-        const char *name, *text;
-        enum chat_mode mode;
-    } formats[] = {
-        {"chatml",
-         "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\none<|im_end|>\n"
-         "<|im_start|>assistant\ntwo<|im_end|>\n<|im_start|>user\nthree<|im_end|>\n"
-         "<|im_start|>assistant\n",
-         CHAT_SEGMENTS},
-        {"llama3",
-         BOS "<|start_header_id|>system<|end_header_id|>\n\nS<|eot_id|>"
-             "<|start_header_id|>user<|end_header_id|>\n\none<|eot_id|>"
-             "<|start_header_id|>assistant<|end_header_id|>\n\ntwo<|eot_id|>"
-             "<|start_header_id|>user<|end_header_id|>\n\nthree<|eot_id|>"
-             "<|start_header_id|>assistant<|end_header_id|>\n\n",
-         CHAT_SEGMENTS},
-        {"llama2",
-         BOS "[INST] <<SYS>>\nS\n<</SYS>>\n\none [/INST] two " EOS BOS "[INST] three [/INST]",
-         CHAT_SEGMENTS},
-        {"mistral", BOS "[INST] S\n\none[/INST] two" EOS "[INST] three[/INST]", CHAT_SEGMENTS},
-        {"mistral-tekken", BOS "[INST]S\n\none[/INST]two" EOS "[INST]three[/INST]", CHAT_SEGMENTS},
-        {"gemma",
-         BOS "<start_of_turn>user\nS\n\none<end_of_turn>\n<start_of_turn>model\ntwo<end_of_turn>"
-             "\n<start_of_turn>user\nthree<end_of_turn>\n<start_of_turn>model\n",
-         CHAT_SEGMENTS},
-        {"phi3",
-         "<|system|>\nS<|end|>\n<|user|>\none<|end|>\n<|assistant|>\ntwo<|end|>\n<|user|>\n"
-         "three<|end|>\n<|assistant|>\n",
-         CHAT_SEGMENTS},
-        {"phi4",
-         "<|im_start|>system<|im_sep|>S<|im_end|><|im_start|>user<|im_sep|>one<|im_end|>"
-         "<|im_start|>assistant<|im_sep|>two<|im_end|><|im_start|>user<|im_sep|>three<|im_end|>"
-         "<|im_start|>assistant<|im_sep|>",
-         CHAT_SEGMENTS},
-        {"zephyr",
-         "<|system|>\nS" EOS "\n<|user|>\none" EOS "\n<|assistant|>\ntwo" EOS
-         "\n<|user|>\nthree" EOS "\n<|assistant|>\n",
-         CHAT_SEGMENTS},
-        {"granite",
-         "<|start_of_role|>system<|end_of_role|>S<|end_of_text|>\n<|start_of_role|>user"
-         "<|end_of_role|>one<|end_of_text|>\n<|start_of_role|>assistant<|end_of_role|>two"
-         "<|end_of_text|>\n<|start_of_role|>user<|end_of_role|>three<|end_of_text|>\n"
-         "<|start_of_role|>assistant<|end_of_role|>",
-         CHAT_SEGMENTS},
-        {"deepseek",
-         BOS "S<\xEF\xBD\x9CUser\xEF\xBD\x9C>one<\xEF\xBD\x9C"
-             "Assistant\xEF\xBD\x9C>two"
-             "<\xEF\xBD\x9C"
-             "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>"
-             "<\xEF\xBD\x9CUser\xEF\xBD\x9C>three<\xEF\xBD\x9C"
-             "Assistant\xEF\xBD\x9C>",
-         CHAT_RERENDER},
-        {"command-r",
-         BOS "<|START_OF_TURN_TOKEN|><|SYSTEM_TOKEN|>S<|END_OF_TURN_TOKEN|>"
-             "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>one<|END_OF_TURN_TOKEN|>"
-             "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>two<|END_OF_TURN_TOKEN|>"
-             "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>three<|END_OF_TURN_TOKEN|>"
-             "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>",
-         CHAT_SEGMENTS},
-        {"vicuna", BOS "S\n\nUSER: one ASSISTANT: two" EOS "USER: three ASSISTANT:", CHAT_RERENDER},
-    };
     size_t n = 0;
     while (chat_builtin_name(n))
         n++;
