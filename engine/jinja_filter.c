@@ -155,7 +155,9 @@ FILTER(filter_float)
     bool ok = self->type == JINJA_INT || self->type == JINJA_FLOAT || self->type == JINJA_BOOL;
     if (self->type == JINJA_STR)
         ok = read_number(&self->str, false, &v);
-    double f = v.type == JINJA_FLOAT ? v.f : v.type == JINJA_INT ? (double)v.i : (double)v.b;
+    double f = 0;
+    if (ok)
+        f = v.type == JINJA_FLOAT ? v.f : v.type == JINJA_INT ? (double)v.i : (double)v.b;
     *ret = (struct jinja_value){.type = JINJA_FLOAT, .f = ok ? f : 0};
     if (!ok && args->v[0].type != JINJA_ABSENT)
         *ret = args->v[0];
