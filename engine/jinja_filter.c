@@ -182,6 +182,8 @@ FILTER(filter_round)
     if (args->v[1].type != JINJA_ABSENT ||
         (args->v[0].type != JINJA_ABSENT && (args->v[0].type != JINJA_INT || args->v[0].i != 0)))
         return jinja_fail(r, ERR_UNSUPPORTED, "round with arguments");
+    if (self->type == JINJA_BOOL)
+        return jinja_fail(r, ERR_UNSUPPORTED, "round of a bool");
     if (self->type != JINJA_INT && self->type != JINJA_FLOAT)
         return jinja_fail(r, ERR_INVAL, "round of %s", jinja_type_name(self));
     *ret = *self;
@@ -265,6 +267,8 @@ FILTER(filter_indent)
                                                   jinja_type_name(self));
     if (rc < 0)
         return rc;
+    if (args->v[0].type == JINJA_BOOL)
+        return jinja_fail(r, ERR_UNSUPPORTED, "indent by a bool");
     if (self->is_markup && args->v[0].type == JINJA_STR)
         return jinja_fail(r, ERR_UNSUPPORTED, "indent of what safe or escape gave");
     if (args->v[0].type == JINJA_STR) {

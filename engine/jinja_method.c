@@ -427,6 +427,8 @@ BUILTIN(dict_items)
 
 BUILTIN(dict_get)
 {
+    if (args->v[0].type == JINJA_ABSENT)
+        return jinja_fail(r, ERR_INVAL, "get without a key");
     const struct jinja_value *v = jinja_dict_find(self->dict, &args->v[0]);
     *ret = v ? *v : args->v[1].type == JINJA_ABSENT ? jinja_none() : args->v[1];
     return jinja_step(r, self->dict->n * 8);
