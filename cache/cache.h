@@ -305,9 +305,18 @@ void cache_remove(struct cache *c, uint8_t *ids, size_t n, struct cache_removed 
 /* The same over several caches that share a tier, or have none. */
 void cache_remove_all(struct cache *const *all, size_t n_all, uint8_t *ids, size_t n,
                       struct cache_removed *ret);
+struct cache_unpinned {
+    uint8_t *ids; /* [n * HASH_BYTES], put in order */
+    size_t n;
+    struct cache_removed gone;
+    size_t n_pinned; /* of what is there: these stayed */
+};
 /* The same, but what is pinned stays. *ret_n_pinned: how many those are, of what is there. */
 void cache_remove_unpinned(struct cache *c, uint8_t *ids, size_t n, struct cache_removed *ret,
                            size_t *ret_n_pinned);
+/* The same over several. */
+void cache_remove_unpinned_all(struct cache *const *all, size_t n_all,
+                               struct cache_unpinned *of);
 /* on_done(ctx, …) is called when the disk has done all that was asked of it so far, by
  * cache_take_mail or cache_disk_close; is_done false: some file could not be removed. Without a
  * tier at once. ERR_NOMEM: it won't be called. */
@@ -344,7 +353,11 @@ struct cache_count {
     size_t n_present, n_ram, n_disk, n_pinned;
     uint64_t ram_bytes, disk_bytes;
 };
-void cache_count(const struct cache *c, const uint8_t *ids, size_t n, struct cache_count *ret);
+void cache_count(struct cache *c, const uint8_t *ids, size_t n, struct cache_count *ret);
+/* The same over several caches that share a tier, or have none; the first is whose blocks count
+ * where only the disk has them. */
+void cache_count_all(struct cache *const *all, size_t n_all, const uint8_t *ids, size_t n,
+                     struct cache_count *ret);
 /* What one root has: blocks and tails together. Of files nobody knows which are tails. Looks at
  * every block: for people who ask. */
 struct cache_usage {

@@ -72,11 +72,14 @@ static size_t remove_upwards(struct tree *t, struct node *n, const uint8_t *ids,
 /* What a file of the disk alone held of KV: of whoever has blocks of its size. */
 static uint64_t kv_bytes_of(struct cache *const *all, size_t n_all, uint64_t file_bytes)
 {
-    for (size_t k = 1; k < n_all; k++) {
+    size_t found = 0;
+    for (size_t k = 0; k < n_all; k++) {
         const size_t block_bytes = kv_pool_shape(all[k]->pool)->block_bytes;
-        if (file_bytes >= block_bytes && file_bytes - block_bytes <= FILE_HEAD_MAX) {
-            return block_bytes;
-        }
+        const bool is_like = file_bytes >= block_bytes && file_bytes - block_bytes <= FILE_HEAD_MAX;
+        found = is_like && block_bytes > found ? block_bytes : found;
+    }
+    if (found > 0 && n_all > 1) {
+        return found;
     }
     return n_all > 1 ? file_bytes : kv_pool_shape(all[0]->pool)->block_bytes;
 }
@@ -131,21 +134,40 @@ void cache_remove(struct cache *c, uint8_t *ids, size_t n, struct cache_removed 
     cache_remove_all(&c, 1, ids, n, ret);
 }
 
+static bool is_pinned_in_any(struct cache *const *all, size_t n_all, const uint8_t id[HASH_BYTES])
+{
+    for (size_t k = 0; k < n_all; k++) {
+        if (pins_has(&all[k]->tree.pins, id)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void cache_remove_unpinned_all(struct cache *const *all, size_t n_all, struct cache_unpinned *of)
+{
+    struct disk *disk = all[0]->disk;
+    size_t n_left = 0;
+
+    of->n_pinned = 0;
+    for (size_t i = 0; i < of->n; i++) {
+        const uint8_t *id = of->ids + i * HASH_BYTES;
+        if (!is_pinned_in_any(all, n_all, id)) {
+            memmove(of->ids + n_left++ * HASH_BYTES, id, HASH_BYTES);
+        } else {
+            of->n_pinned += is_in_any(all, n_all, id) || (disk && disk_has(disk, id));
+        }
+    }
+    cache_remove_all(all, n_all, of->ids, n_left, &of->gone);
+}
+
 void cache_remove_unpinned(struct cache *c, uint8_t *ids, size_t n, struct cache_removed *ret,
                            size_t *ret_n_pinned)
 {
-    size_t n_left = 0, n_pinned = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        const uint8_t *id = ids + i * HASH_BYTES;
-        if (!pins_has(&c->tree.pins, id)) {
-            memmove(ids + n_left++ * HASH_BYTES, id, HASH_BYTES);
-        } else {
-            n_pinned += tree_find(&c->tree, id) || (c->disk && disk_has(c->disk, id));
-        }
-    }
-    cache_remove(c, ids, n_left, ret);
-    *ret_n_pinned = n_pinned;
+    struct cache_unpinned of = {.ids = ids, .n = n};
+    cache_remove_unpinned_all(&c, 1, &of);
+    *ret = of.gone;
+    *ret_n_pinned = of.n_pinned;
 }
 
 int cache_sync(struct cache *c, void (*on_done)(void *ctx, bool is_done), void *ctx, struct err *e)

@@ -101,24 +101,47 @@ void cache_wait_disk(struct cache *c)
     }
 }
 
-void cache_count(const struct cache *c, const uint8_t *ids, size_t n, struct cache_count *ret)
+/* Counts the id's node and pin, wherever they are. false: it isn't in RAM. */
+static bool count_node(struct cache *const *all, size_t n_all, const uint8_t *id,
+                       struct cache_count *k)
 {
+    bool is_there = false, is_pinned = false;
+    for (size_t i = 0; i < n_all; i++) {
+        const struct node *node = tree_find(&all[i]->tree, id);
+        is_pinned = is_pinned || pins_has(&all[i]->tree.pins, id);
+        if (!node || node->is_bad) {
+            continue;
+        }
+        k->n_ram++;
+        k->ram_bytes += kv_pool_shape(all[i]->pool)->block_bytes;
+        is_there = true;
+    }
+    k->n_pinned += is_pinned;
+    return is_there;
+}
+
+void cache_count_all(struct cache *const *all, size_t n_all, const uint8_t *ids, size_t n,
+                     struct cache_count *ret)
+{
+    struct disk *disk = all[0]->disk;
     struct cache_count k = {0};
 
     assert(thread_is(THREAD_WORKER));
     for (size_t i = 0; i < n; i++) {
         const uint8_t *id = ids + i * HASH_BYTES;
-        const struct node *node = tree_find(&c->tree, id);
         uint64_t bytes = 0;
-        const bool is_on_disk = c->disk && disk_find(c->disk, id, &bytes);
-        k.n_ram += node && !node->is_bad;
+        const bool is_on_disk = disk && disk_find(disk, id, &bytes);
+        const bool is_in_ram = count_node(all, n_all, id, &k);
         k.n_disk += is_on_disk;
         k.disk_bytes += bytes;
-        k.n_present += is_on_disk || (node && !node->is_bad);
-        k.n_pinned += pins_has(&c->tree.pins, id);
+        k.n_present += is_on_disk || is_in_ram;
     }
-    k.ram_bytes = (uint64_t)k.n_ram * kv_pool_shape(c->pool)->block_bytes;
     *ret = k;
+}
+
+void cache_count(struct cache *c, const uint8_t *ids, size_t n, struct cache_count *ret)
+{
+    cache_count_all(&c, 1, ids, n, ret);
 }
 
 void cache_usage(const struct cache *c, const struct cache_root *root, struct cache_usage *ret)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "client/term.h"
 #include "client/window.h"
@@ -24,8 +25,58 @@ int chat_init(struct chat *chat, struct client *c, const struct ask_options *o)
                         json_get(json_get(first, "hearth", NULL), "sampling", NULL));
     chat->model = strdup(id ? id : "?");
     chat->system = o->system ? strdup(o->system) : NULL;
+    const bool is_alone = !json_next(first); /* then any name is it */
     json_free(models);
-    return chat->model ? 0 : api_fail(c, EXIT_REFUSED, "nomem", "out of memory");
+    if (!chat->model)
+        return api_fail(c, EXIT_REFUSED, "nomem", "out of memory");
+    return o->model && strcmp(o->model, "default") && !is_alone ? chat_set_model(chat, o->model)
+                                                                : 0;
+}
+
+/* The id that is the name, or the only one that begins with it; *ret_names: all, for an error. */
+static const char *find_model(const json *models, const char *name, struct buf *ret_names)
+{
+    const char *like = NULL;
+    size_t n_like = 0;
+    for (const json *it = json_first(json_get(models, "data", NULL)); it; it = json_next(it)) {
+        const char *id = json_str(json_get(it, "id", NULL));
+        if (!id)
+            continue;
+        if (!strcmp(id, name))
+            return id;
+        buf_printf(ret_names, "%s%s", ret_names->len ? ", " : "", id);
+        if (!strncasecmp(id, name, strlen(name))) {
+            like = id;
+            n_like++;
+        }
+    }
+    return n_like == 1 ? like : NULL;
+}
+
+int chat_set_model(struct chat *chat, const char *name)
+{
+    json *models = NULL;
+    struct buf names;
+    int code = api_call(chat->client, "GET", "/v1/models", NULL, &models);
+    if (code)
+        return code;
+    buf_init(&names, WIRE_BODY_MAX);
+    const char *id = find_model(models, name, &names);
+    char *copy = id ? strdup(id) : NULL;
+    if (!id)
+        code = api_fail(chat->client, EXIT_NOT_FOUND, "not_found",
+                        "there is no model %s, or several begin so; there are: %s", name,
+                        names.data ? names.data : "none");
+    else if (!copy)
+        code = api_fail(chat->client, EXIT_REFUSED, "nomem", "out of memory");
+    if (copy) {
+        free(chat->model);
+        chat->model = copy;
+        chat->options.model = copy;
+    }
+    buf_done(&names);
+    json_free(models);
+    return code;
 }
 
 void chat_done(struct chat *chat)

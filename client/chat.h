@@ -24,6 +24,9 @@ struct chat {
 int chat_init(struct chat *chat, struct client *c, const struct ask_options *o);
 void chat_done(struct chat *chat);
 
+/* Answers come from this model from now on: its name, or the only one that begins so, in any case.
+ * EXIT_NOT_FOUND lists what there is. */
+int chat_set_model(struct chat *chat, const char *name);
 /* Leaves the conversation; the next message begins another. system NULL: as before. */
 void chat_new(struct chat *chat, const char *system);
 /* Goes on with a stored conversation: prints its end. Says so when another model wrote it. */

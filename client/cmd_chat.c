@@ -98,6 +98,19 @@ static int slash_system(struct session *s, const char *rest)
     return 0;
 }
 
+static int slash_model(struct session *s, const char *rest)
+{
+    if (!*rest) {
+        char name[] = "models", *argv[] = {name, NULL};
+        return cmd_models(s->chat.client, 1, argv);
+    }
+    const int code = chat_set_model(&s->chat, rest);
+    if (!code)
+        term_note("%s answers from now on%s", s->chat.model,
+                  s->chat.id ? "; it reads the conversation anew" : "");
+    return code;
+}
+
 static int slash_regen(struct session *s, const char *rest)
 {
     (void)rest;
@@ -189,6 +202,7 @@ static const struct slash slashes[] = {
     {"/open ID", slash_open, "go on with one (id, beginning of an id, or number of the list)"},
     {"/system [TEXT]", slash_system,
      "begin a conversation with this system text; without TEXT: show it"},
+    {"/model [NAME]", slash_model, "let another model answer; without NAME: what there is"},
     {"/regen", slash_regen, "answer the last question again"},
     {"/edit [TEXT]", slash_edit, "ask the last question in other words"},
     {"/context [STRATEGY]", slash_context,

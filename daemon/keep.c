@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "daemon/served.h"
 
 struct keep *keep_new(const struct request *r, enum keep_op op, size_t n)
 {
@@ -53,22 +54,31 @@ void keep_refuse(struct daemon *d, struct keep *k)
     give_back(k);
 }
 
-static void count(struct cache *c, struct keep_part *p)
+/* The model's own cache first; a conversation may have blocks of several. */
+struct caches {
+    struct cache *const *all; /* [n] */
+    size_t n;
+};
+
+static void count(const struct caches *c, struct keep_part *p)
 {
-    cache_count(c, p->ids, p->n, &p->count);
+    cache_count_all(c->all, c->n, p->ids, p->n, &p->count);
 }
 
 /* ---- drop ---- */
 
-static void drop(struct cache *c, struct keep *k)
+static void drop(const struct caches *c, struct keep *k)
 {
     struct keep_part *only = &k->parts[0], *all = &k->parts[1];
     struct cache_count left;
+    struct cache_unpinned of = {.ids = only->ids, .n = only->n};
     count(c, only);
     count(c, all);
-    cache_remove_unpinned(c, only->ids, only->n, &k->gone, &k->n_pinned);
+    cache_remove_unpinned_all(c->all, c->n, &of);
+    k->gone = of.gone;
+    k->n_pinned = of.n_pinned;
     /* What was removed isn't there now; what a turn leases, or others hang from, is. */
-    cache_count(c, only->ids, only->n, &left);
+    cache_count_all(c->all, c->n, only->ids, only->n, &left);
     const size_t n_asked = only->count.n_present - k->n_pinned;
     k->n_in_use = n_asked > k->gone.n_blocks ? n_asked - k->gone.n_blocks : 0;
 }
@@ -86,16 +96,23 @@ static void drop_all(struct cache *c, const struct cache_root *root, struct keep
 /* ---- pin ---- */
 
 /* Instead of what the conversation had. What doesn't fit changes nothing. */
-static void pin(struct cache *c, struct keep *k)
+static void unpin(const struct caches *c, const struct keep_part *p)
 {
+    for (size_t i = 0; i < c->n; i++)
+        cache_unpin(c->all[i], p->ids, p->n);
+}
+
+static void pin(const struct caches *all, struct keep *k)
+{
+    struct cache *c = all->all[0];
     struct keep_part *new = &k->parts[0];
     const struct keep_part *old = &k->parts[1];
     struct err ignored;
-    cache_unpin(c, old->ids, old->n);
+    unpin(all, old);
     k->rc = cache_pin(c, new->ids, new->n, &k->err);
     if (k->rc && cache_pin(c, old->ids, old->n, &ignored))
         log_warn("the pins of conversation %s are effective again at the next start", new->id);
-    count(c, new);
+    count(all, new);
 }
 
 /* ---- all ---- */
@@ -108,13 +125,15 @@ static void on_done(void *ctx, bool is_done)
     give_back(k);
 }
 
-void keep_run(struct daemon *d, const struct engine *engine, struct cache *cache, struct keep *k)
+void keep_run(struct daemon *d, struct cache *const *all, size_t n_all, struct keep *k)
 {
+    const struct caches caches = {all, n_all};
+    struct cache *cache = all[0];
     struct cache_stats s;
     struct cache_root root;
     struct err e;
     k->d = d;
-    cache_root_of(engine_info(engine)->fingerprint, k->owner, &root);
+    cache_root_of(engine_info(k->served->engine)->fingerprint, k->owner, &root);
     cache_wait_disk(cache);
     cache_stats(cache, &s);
     k->has_disk = s.has_disk;
@@ -122,19 +141,19 @@ void keep_run(struct daemon *d, const struct engine *engine, struct cache *cache
     switch (k->op) {
     case KEEP_LIST:
         for (size_t i = 0; i < k->n; i++)
-            count(cache, &k->parts[i]);
+            count(&caches, &k->parts[i]);
         break;
     case KEEP_DROP:
-        drop(cache, k);
+        drop(&caches, k);
         break;
     case KEEP_DROP_ALL:
         drop_all(cache, &root, k);
         break;
     case KEEP_PIN:
-        pin(cache, k);
+        pin(&caches, k);
         break;
     case KEEP_UNPIN:
-        cache_unpin(cache, k->parts[0].ids, k->parts[0].n);
+        unpin(&caches, &k->parts[0]);
         break;
     }
     cache_usage(cache, &root, &k->usage);

@@ -56,8 +56,8 @@ struct keep {
 struct keep *keep_new(const struct request *r, enum keep_op op, size_t n);
 void keep_free(struct keep *k); /* NULL is fine */
 
-/* The worker's part. It goes back when the disk is done. */
-void keep_run(struct daemon *d, const struct engine *engine, struct cache *cache, struct keep *k);
+/* The worker's part; all[0] is the cache of k's model. It goes back when the disk is done. */
+void keep_run(struct daemon *d, struct cache *const *all, size_t n_all, struct keep *k);
 /* The worker has no cache, or stops: it goes back with ERR_BUSY. */
 void keep_refuse(struct daemon *d, struct keep *k);
 

@@ -293,11 +293,18 @@ static void take_turn(struct work *w, struct turn *t)
 
 static void take_keep(struct work *w, struct keep *k)
 {
+    struct cache *all[2 + LIMIT_RESIDENT];
     struct host *h = k->served->host;
-    if (h && !w->is_stopping)
-        keep_run(w->d, h->engine, h->cache, k);
-    else
+    size_t n = 1;
+    for (int i = 0; i < w->n_hosts; i++)
+        if (w->hosts[i] != h)
+            all[n++] = w->hosts[i]->cache;
+    if (h && !w->is_stopping) {
+        all[0] = h->cache;
+        keep_run(w->d, all, n, k);
+    } else {
         keep_refuse(w->d, k);
+    }
     wake_batches(w);
 }
 

@@ -6,6 +6,9 @@
  *
  *     hearthd-scripted --model SCRIPT.json
  *
+ * or MODEL.gguf with the script beside it, MODEL.gguf.script: the file is then described as what it
+ * is, and speaks the script.
+ *
  *     {"ctx": 256,                      context (default 8192)
  *      "pace_us": 2000,                 what a pass costs, whoever takes part
  *      "prefill_us_per_token": 100,     and each row of a part beyond its first
@@ -60,6 +63,7 @@
 #include "engine/engine.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -231,11 +235,19 @@ static void describe(struct engine *en, const struct engine_options *o, const ch
     }
 }
 
+static int read_script(const char *model_path, struct engine *en, struct err *e)
+{
+    char beside[4096];
+    snprintf(beside, sizeof beside, "%s.script", model_path);
+    const bool is_beside = access(beside, R_OK) == 0;
+    return script_read(is_beside ? beside : model_path, en->vocab, &en->script, e);
+}
+
 static int open_parts(struct engine *en, const struct engine_options *o, struct err *e)
 {
     int rc = vocab_new(&en->vocab, e);
     if (!rc) {
-        rc = script_read(o->model_path, en->vocab, &en->script, e);
+        rc = read_script(o->model_path, en, e);
     }
     if (!rc && o->memory_bytes && o->memory_bytes < (uint64_t)en->script->weights_bytes) {
         rc = err_set(e, ERR_LIMIT, "%s: the weights need %lld bytes, the memory budget is %llu",
