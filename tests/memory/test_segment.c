@@ -197,6 +197,36 @@ static void no_more_than_a_megabyte_is_indexed(void **state)
     free(text);
 }
 
+/* Stems are kept from one word to the next: they are those that a new segmenter makes. */
+static void a_word_has_the_same_stem_whatever_came_before(void **state)
+{
+    (void)state;
+    static const char *const ends[] = {"",     "s",   "ing",  "ed",      "ational", "ly",
+                                       "ness", "ies", "ings", "fulness", "ment",    "y"};
+    unsigned seed = (unsigned)clock_wall_s();
+    print_message("seed %u\n", seed);
+    for (int round = 0; round < 20000; round++) {
+        char word[40], kept[100];
+        size_t n = 0;
+        seed = seed * 1103515245u + 12345u;
+        for (unsigned k = 0; k < 2 + (seed >> 16) % 3; k++)
+            word[n++] = "rtlnhopeacity"[(seed >> (8 + 3 * k)) % 13];
+        snprintf(word + n, sizeof(word) - n, "%s", ends[(seed >> 20) % 12]);
+        const char *all = terms(word);
+        const size_t n_all = strlen(all);
+        assert_true(n_all < sizeof(kept));
+        memcpy(kept, all, n_all + 1);
+        if (round % 20 == 0) { /* a new one takes its time */
+            struct segmenter *other = segmenter_new(), *was = seg;
+            assert_non_null(other);
+            seg = other;
+            assert_string_equal(terms(word), kept);
+            seg = was;
+            segmenter_free(other);
+        }
+    }
+}
+
 static void speaker_is(const char *text, const char *name, const char *rest)
 {
     size_t at, n = segment_speaker(text, strlen(text), &at);
@@ -235,6 +265,7 @@ int main(void)
         TEST(chinese_gives_characters_and_pairs),
         TEST(the_commonest_words_are_marked),
         TEST(a_walk_can_be_ended),
+        TEST(a_word_has_the_same_stem_whatever_came_before),
         TEST(any_bytes_give_valid_terms),
         TEST(long_runs_are_cut_and_lose_nothing),
         TEST(no_more_than_a_megabyte_is_indexed),
