@@ -120,6 +120,34 @@ static int release(struct memory *m, int rc, struct err *e)
     return rc;
 }
 
+/* Pages that have lost their bytes are whole to FTS5: of messages that nobody can find. So what the
+ * table has first and last must be found by its scope. */
+static int check_ends(struct memory *m, struct err *e)
+{
+    struct stmt *s =
+        db_stmt(m->db,
+                "SELECT 1 FROM message_fts k WHERE k.rowid IN"
+                " ((SELECT rowid FROM message_fts ORDER BY rowid LIMIT 1),"
+                "  (SELECT rowid FROM message_fts ORDER BY rowid DESC LIMIT 1))"
+                " AND NOT EXISTS (SELECT 1 FROM message_fts f"
+                "  WHERE f.message_fts MATCH 'scope : (' || k.scope || ')' AND f.rowid = k.rowid)",
+                e);
+    const int rc = stmt_step(s, e);
+    stmt_end(s);
+    return rc == 1 ? err_set(e, ERR_CORRUPT, "the index doesn't find what it has") : rc;
+}
+
+/* Not at the opening: what is noticed then is made good before anybody is told of it. */
+void index_check(struct memory *m)
+{
+    struct err ignored;
+    if (m->index.is_checked || m->index.is_damaged)
+        return;
+    const int rc = check_ends(m, &ignored);
+    m->index.is_checked = rc == 0;
+    (void)index_failed(m, rc);
+}
+
 int index_add_messages(struct memory *m, const struct index_message *v, size_t n, struct err *e)
 {
     m->index.is_resting = false;

@@ -18,6 +18,7 @@ struct index {
     struct buf terms; /* scratch */
     int64_t fill;     /* rows up to this one aren't indexed yet; 0: all are */
     bool is_damaged;  /* until the next reset */
+    bool is_checked;  /* found whole by index_check: once a run is enough */
     bool has_removed; /* words of deleted messages are still in its segments */
     bool is_resting;  /* a reset failed: not at once again, but after the next message */
 };
@@ -30,6 +31,9 @@ void index_conversation_scope(int64_t row, char ret[INDEX_SCOPE_BYTES]);
 /* After the migrations. Another segmenter's index is thrown away, to be filled again. */
 int index_open(struct memory *m, struct err *e) MUST_USE;
 void index_close(struct memory *m);
+
+/* Before a search: notices an index that finds nothing of what it has. Cheap, and once a run. */
+void index_check(struct memory *m);
 
 /* Within the caller's transaction. Damage is no error, it is noted; ERR_NOMEM, ERR_FULL, ERR_BUSY
  * are. */

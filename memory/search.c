@@ -510,6 +510,7 @@ static int run(struct memory *m, const struct memory_query *asked, const struct 
     int rc = db_begin_read(m->db, e);
     if (rc < 0)
         return rc;
+    index_check(m);
     if (ranked)
         rc = read_rows(&r, e);
     else if (!m->index.is_damaged)

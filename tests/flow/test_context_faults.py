@@ -165,6 +165,8 @@ DAMAGES = {
     "the pages of terms are noise": lambda b, row: b if row in (AVERAGES, STRUCTURE) else noise(b),
     "the pages of terms are cut off": lambda b, row: b if row in (AVERAGES, STRUCTURE) else b[:7],
     "the structure is noise": lambda b, row: noise(b) if row == STRUCTURE else b,
+    "all is empty": lambda b, row: b"",
+    "the structure is empty": lambda b, row: b"" if row == STRUCTURE else b,
     "all is 0xFF": lambda b, row: b"\xff" * len(b),
 }
 

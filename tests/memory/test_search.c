@@ -387,6 +387,8 @@ static void a_damaged_index_is_rebuilt(void **state)
     (void)state;
     survives("UPDATE message_fts_data SET block = x'0000' WHERE id > 1");
     survives("UPDATE message_fts_data SET block = zeroblob(3)");
+    survives("UPDATE message_fts_data SET block = x''"); /* legal, and finds nothing */
+    survives("UPDATE message_fts_data SET block = x'' WHERE id = 10");
     survives("DELETE FROM message_fts_data");
     survives("DROP TABLE message_fts_content");
     survives("DROP TABLE message_fts_data");
