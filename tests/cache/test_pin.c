@@ -356,7 +356,7 @@ static void random_pin(struct cache *c, struct model *m, uint64_t *rng, size_t n
 }
 
 /* What is pinned and was there is there; and no pin but the model's counts. */
-static void compare(const struct cache *c, struct model *m)
+static void compare(struct cache *c, struct model *m)
 {
     int32_t ids[CHAIN_BLOCKS * KV_BLOCK];
     uint8_t all[BLOCKS_MAX * HASH_BYTES];
