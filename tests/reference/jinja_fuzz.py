@@ -426,7 +426,8 @@ def report(t, seed):
         for what, names in kinds[:25]:
             print(f"   {len(names):5} {what[:90]}  e.g. {names[0]}")
     print(
-        f"seed {seed}: {t.equal} equal, {t.both_fail} fail alike, {t.skipped} skipped, {len(t.wrong)} WRONG"
+        f"seed {seed}: {t.equal} equal, {t.both_fail} fail alike, {t.skipped} skipped, "
+        f"{len(t.wrong)} WRONG"
     )
 
 
