@@ -25,7 +25,7 @@ int chat_init(struct chat *chat, struct client *c, const struct ask_options *o)
                         json_get(json_get(first, "hearth", NULL), "sampling", NULL));
     chat->model = strdup(id ? id : "?");
     chat->system = o->system ? strdup(o->system) : NULL;
-    const bool is_alone = !json_next(first); /* then any name is it */
+    const bool is_alone = first && !json_next(first); /* then any name is it */
     json_free(models);
     if (!chat->model)
         return api_fail(c, EXIT_REFUSED, "nomem", "out of memory");
