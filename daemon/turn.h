@@ -88,7 +88,7 @@ struct turn_change {
     int tokens;
 };
 /* A reply tells of each list the first and the last so many. */
-#define TURN_CHANGES_END 50
+#define TURN_CHANGES_END 100
 struct turn_changes {
     struct turn_change *v; /* [n], in the turn's arena */
     size_t n, cap;

@@ -426,9 +426,10 @@ class Chat(Case):
             for said in talk_lines(0) + [said for said, _ in filler("en")[:14]]:
                 p.expect(rb"> ")
                 p.say(said)
-            p.expect(rb"\n" + re.escape(dim) + rb"\xc2\xb7 \d+ messages")
+            p.expect(rb"> ")
             p.say("/quit")
             self.assertEqual(p.end(), 0)
+            self.assertRegex(p.seen, rb"\n" + re.escape(dim) + rb"\xc2\xb7 \d+ messages")
         r = self.chat(*talk_lines(14), words=("--json", "--max-tokens", "30"))
         self.assertEqual((r.code, r.err), (0, ""), r)
         receipts = [json.loads(line)["hearth"]["receipt"] for line in r.out.splitlines()]

@@ -9,7 +9,7 @@ from talk import Talk, left, receipt, script
 
 CTX = 512
 ITEMS_A_REQUEST = 20
-END = 50  # of each list so many are named at either end
+END = 100  # of each list so many are named at either end
 
 
 def bring_in(d, n, strategy=None, first=()):
