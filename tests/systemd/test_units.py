@@ -51,8 +51,9 @@ class Units(unittest.TestCase):
         return paths
 
     def test_all_is_installed(self):
-        for name in ("hearthd", "hearthd.8"):
-            self.assertEqual(len(self.found[name]), 1, name)
+        self.assertEqual(len(self.found["hearthd.8"]), 1)
+        self.path("hearthd", "/bin/")
+        self.path("hearthd", "completions")
         self.assertEqual(len(self.found["hearthd.service"]), 2)
         self.assertEqual(len(self.found["hearthd.socket"]), 2)
         self.path("hearth.conf", "sysusers.d")
@@ -103,7 +104,7 @@ class Units(unittest.TestCase):
     def test_the_example_configuration_is_accepted(self):
         path = self.path("hearth.conf.example", "doc")
         with tempfile.NamedTemporaryFile() as model:
-            code, log = run(self.found["hearthd"][0], "--config", path, "--model", model.name,
+            code, log = run(self.path("hearthd", "/bin/"), "--config", path, "--model", model.name,
                             "--socket", "/" + "x" * 120)
         self.assertEqual(code, 78)
         self.assertIn("107", log)  # that far it came
