@@ -155,5 +155,13 @@ const struct lead_in lead_ins[] = {
     {"因为", false},
     {"其实", false},
     {"你好", false},
+    {"您好", false},
+    {"大家好", false},
+    {"跟您说说", false},
+    {"跟你说说", false},
+    {"跟您说一下", false},
+    {"跟你说一下", false},
+    {"跟您讲讲", false},
+    {"跟你讲讲", false},
 };
 const size_t n_lead_ins = sizeof lead_ins / sizeof lead_ins[0];
