@@ -24,7 +24,7 @@
 /* Shares of ctx, in percent. */
 #define CONTEXT_RESERVE_PERCENT 15     /* kept free for the answer, when max_tokens doesn't say */
 #define CONTEXT_RECALL_TURN_PERCENT 12 /* recalled for one turn … */
-#define CONTEXT_RECALL_ALL_PERCENT 25  /* … and in the whole window */
+#define CONTEXT_RECALL_ALL_PERCENT 25  /* … and in the whole window (relevance_share) */
 #define CONTEXT_PINS_PERCENT 25
 #define CONTEXT_FACTS_PERCENT 26
 #define CONTEXT_SUMMARY_PERCENT 6

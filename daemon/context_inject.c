@@ -25,6 +25,7 @@
 #include "daemon/embedder.h"
 #include "daemon/window.h"
 #include "memory/facts.h"
+#include "memory/relevance.h"
 #include "memory/vectors.h"
 
 #define QUOTES_MAX 16
@@ -299,7 +300,8 @@ static void add_recall(struct injection *in)
     struct memory_hits hits = {.n = 0};
     struct err e;
     static struct log_limit limit = {.burst = 3};
-    int budget = context_share(c->h, CONTEXT_RECALL_ALL_PERCENT, 0) - recalled_tokens(w);
+    const int all = context_share(c->h, CONTEXT_RECALL_ALL_PERCENT, 0);
+    int budget = relevance_share(q.text, q.n_text, all) - recalled_tokens(w);
     const int for_turn = context_share(c->h, CONTEXT_RECALL_TURN_PERCENT, 0);
     if (budget > for_turn)
         budget = for_turn;

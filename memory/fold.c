@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/sys.h"
+#include "memory/relevance.h"
 
 #define CUT_ARENA_BYTES (64u << 20)
 #define SLOTS_FIRST 64
@@ -99,7 +100,8 @@ static int recall(struct folding *f, int max_tokens, struct err *e)
     const struct fold_message *m = &f->in->v[slot->message];
     struct bm25_hit hits[FOLD_QUOTES_MAX];
     struct fold_quotes quotes = {.text = NULL};
-    max_tokens = least(least(r->recall_turn, r->recall_all - f->recalled), max_tokens);
+    const int all = relevance_share(m->text, m->n_text, r->recall_all);
+    max_tokens = least(least(r->recall_turn, all - f->recalled), max_tokens);
     if (!f->w.has_cut || !f->index || max_tokens <= 0)
         return 0;
     int rc = bm25_read(f->index, slot->message, m->text, m->n_text, e);

@@ -82,6 +82,12 @@ void relevance_weigh(struct relevance *r, const struct memory_hits *hits)
     r->total = left;
 }
 
+int relevance_share(const char *text, size_t n, int all)
+{
+    const bool is_asking = memchr(text, '?', n) || memmem(text, n, "？", 3);
+    return is_asking ? all : all / 2;
+}
+
 bool relevance_of(struct relevance *r, const char *text, size_t n)
 {
     unsigned shared = 0;
