@@ -24,6 +24,10 @@ def with_system(d, strategy=None):
     return Talk(d, strategy, items=items)
 
 
+def quoted(recalled):
+    return sum(x["tokens"] for x in recalled)
+
+
 class Edges(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -184,6 +188,20 @@ class Kept(unittest.TestCase):
                 self.assertFalse(shown & set(ids))
                 recalled = [i["text"] for i in items if i["kind"] == "recalled"]
                 self.assertEqual(sum(x.count("called Miso") for x in recalled) <= 1, True)
+
+    def test_what_is_only_told_leaves_room_to_quote_for_a_question(self):
+        with Scripted(a_script(1024)) as d:
+            t = Talk(d, "retrieve")
+            t.say("The lighthouse keeper keeps a parrot in the lamp room.")
+            most = 0
+            for i in range(36):
+                name = ("Anna", "Boris", "Chiara", "Derek", "Emeka", "Farah", "Goran")[i % 7]
+                c = receipt(t.say(f"My bus was {i + 3} minutes late again, so {name} had to wait."))
+                self.assertLessEqual(sum(map(quoted, (c["recalled_new"], c["recalled_kept"]))), 128)
+                most = max(most, quoted(c["recalled_new"]))
+            self.assertGreater(most, 0)
+            c = receipt(t.say("What does the lighthouse keeper keep in the lamp room?"))
+            self.assertIn(t.messages()[0][0], [x["id"] for x in c["recalled_new"]])
 
     def test_recall_takes_an_eighth_a_turn_and_a_quarter_in_all(self):
         with Scripted(a_script(1024, long=True)) as d:

@@ -252,9 +252,25 @@ static void an_allergy_outlives_a_full_list(void **state)
     }
 }
 
+static void a_greeting_makes_no_request_of_what_follows(void **state)
+{
+    (void)state;
+    struct arena a;
+    arena_init(&a, 1 << 24);
+    const struct said v[] = {say(1, "您好，跟您说说我舅舅的情况：他叫高远，工号是EMP-20417。"),
+                             say(2, "他喜欢同事叫他老高。"), say(3, "我花26元买了一盏灯，小赵说很难看。")};
+    const struct facts list = extract(&a, v, 3);
+    assert_int_equal(list.n, 3);
+    assert_non_null(strstr(list.v[0].text, "EMP-20417"));
+    assert_true(list.v[0].weight > list.v[2].weight);
+    assert_non_null(strstr(list.v[1].text, "叫他老高"));
+    arena_done(&a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_greeting_makes_no_request_of_what_follows),
         cmocka_unit_test(every_fact_sentence_gives_its_values),
         cmocka_unit_test(other_talk_weighs_less_than_facts),
         cmocka_unit_test(eight_facts_survive_sixty_turns_of_other_talk),
