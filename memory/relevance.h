@@ -33,8 +33,9 @@ void relevance_init(struct relevance *r, struct memory *m, const char *question,
 struct memory_hits;
 void relevance_weigh(struct relevance *r, const struct memory_hits *hits);
 /*
- * Tokens that quotes may take in the whole window, for a text: who asks may have all of it, who only
- * tells half, so that a day's talk, reminded of other days, leaves room for what is asked for then.
+ * Tokens that quotes may take in the whole window, for a text: who asks may have all of it, who
+ * only tells half, so that a day's talk, reminded of other days, leaves room for what is asked for
+ * then.
  */
 int relevance_share(const char *text, size_t n, int all);
 /* More than a quarter of them, or a few, are in the text. False for a question without terms. */
