@@ -24,8 +24,8 @@
 /* A product whose weights, activations and result fit a first cache. */
 enum { ROWS = 24, COLUMNS = 32, DEPTH = 256, REPEATS = 64, ITEMS_PER_THREAD = 4 };
 
-/* How many places of an item a thread reads from side by side, in turn: caches fetch ahead for each,
- * and which number is the quickest depends on the machine. */
+/* How many places of an item a thread reads from side by side, in turn: caches fetch ahead for
+ * each, and which number is the quickest depends on the machine. */
 static const int streams[] = {1, 4};
 #define N_STREAMS (sizeof streams / sizeof *streams)
 
