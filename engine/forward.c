@@ -42,11 +42,6 @@ struct piece {
     int row0, n_rows, group0, n_groups;
 };
 
-static int n_row_blocks(const struct forward *f)
-{
-    return (f->n_rows + FWD_ROWS - 1) / FWD_ROWS;
-}
-
 /* Rows that the memory bounds. */
 static bool is_few(const struct forward *f)
 {
@@ -79,7 +74,7 @@ static void product_cut(struct product *p, int quantum)
 {
     const int n_groups = mat_n_groups(p->w), wanted = 8 * p->f->n_threads;
     int unit = FWD_GROUPS;
-    while (unit > quantum && (n_groups + unit - 1) / unit * n_row_blocks(p->f) < wanted)
+    while (unit > quantum && (n_groups + unit - 1) / unit * fwd_row_blocks(p->f) < wanted)
         unit /= 2;
     p->unit = unit < quantum ? quantum : unit;
     if (is_few(p->f))
@@ -186,7 +181,7 @@ static void step_residual(struct forward *f, const struct mat *w, const struct a
 {
     struct product p = {.f = f, .w = w, .x = x};
     product_cut(&p, 1);
-    fwd_run(f, residual_item, &p, n_row_blocks(f) * p.n_units);
+    fwd_run(f, residual_item, &p, fwd_row_blocks(f) * p.n_units);
     if (post_norm) {
         struct row_step st = {.f = f, .weight = post_norm};
         fwd_run(f, post_norm_item, &st, n_row_items(f));
@@ -217,7 +212,7 @@ static void step_ffn(struct forward *f, const struct model_layer *l)
 {
     struct product p = {.f = f, .w = &l->gate, .w2 = &l->up, .x = &f->s.in};
     product_cut(&p, 2); /* a quantised block of 32 is made in one item */
-    fwd_run(f, ffn_item, &p, n_row_blocks(f) * p.n_units);
+    fwd_run(f, ffn_item, &p, fwd_row_blocks(f) * p.n_units);
 }
 
 /* What a family does to its logits at the end; n a multiple of 16. */
@@ -247,7 +242,7 @@ static void step_head(struct forward *f)
 {
     struct product p = {.f = f, .w = f->m->lm_head, .x = &f->s.in};
     product_cut(&p, 1);
-    fwd_run(f, head_item, &p, n_row_blocks(f) * p.n_units);
+    fwd_run(f, head_item, &p, fwd_row_blocks(f) * p.n_units);
 }
 
 /* Rotates one head in place (table NULL: doesn't) and scales all of it. */
@@ -355,7 +350,7 @@ static void step_qkv(struct forward *f, int layer)
     if (is_few(f))
         p.unit = few_unit(f, mp->n_heads + 2 * mp->n_kv_heads, FWD_FEW_HEADS, 1);
     p.n_units = (mp->n_heads + p.unit - 1) / p.unit + 2 * ((mp->n_kv_heads + p.unit - 1) / p.unit);
-    fwd_run(f, qkv_item, &p, n_row_blocks(f) * p.n_units);
+    fwd_run(f, qkv_item, &p, fwd_row_blocks(f) * p.n_units);
 }
 
 /* ---- row steps ---- */

@@ -108,6 +108,12 @@ static inline size_t fwd_round(size_t n, size_t to)
     return (n + to - 1) / to * to;
 }
 
+/* Blocks of FWD_ROWS rows of the running pass. */
+static inline int fwd_row_blocks(const struct forward *f)
+{
+    return (f->n_rows + FWD_ROWS - 1) / FWD_ROWS;
+}
+
 /* Runs fn over items on the pool. */
 static inline void fwd_run(struct forward *f, pool_fn fn, void *ctx, int n_items)
 {

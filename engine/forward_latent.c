@@ -30,11 +30,6 @@ struct latent_piece {
     int group0, n_groups;
 };
 
-static int n_row_blocks(const struct forward *f)
-{
-    return (f->n_rows + FWD_ROWS - 1) / FWD_ROWS;
-}
-
 static struct latent_piece piece_of(const struct latent_step *st, int item)
 {
     struct latent_piece c = {.row0 = item / st->n_units * FWD_ROWS, .unit = item % st->n_units};
@@ -178,7 +173,7 @@ static void value_item(void *ctx, int item, int thread)
 static void run(struct latent_step *st, pool_fn fn, int units)
 {
     st->n_units = units;
-    fwd_run(st->f, fn, st, n_row_blocks(st->f) * units);
+    fwd_run(st->f, fn, st, fwd_row_blocks(st->f) * units);
 }
 
 void fwd_latent_qkv(struct forward *f, int layer)
