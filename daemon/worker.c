@@ -20,6 +20,7 @@
 #include "daemon/limits.h"
 #include "daemon/request.h"
 #include "daemon/room.h"
+#include "daemon/tally.h"
 
 struct work {
     struct daemon *d;
@@ -156,6 +157,7 @@ static void load_and_tell(struct work *w)
     }
     atomic_store(&d->load_permille, 1000);
     atomic_store(&d->engine, w->hosts[0]->engine);
+    tally(d, w->hosts, w->n_hosts, w->hub);
     atomic_compare_exchange_strong(&d->state, &expected, DAEMON_READY);
     tell_loop(d, MAIL_READY);
 }
@@ -233,8 +235,10 @@ static void take_loaded(struct work *w, struct load *l)
         rc = err_set(&l->err, ERR_CANCELED, "the daemon is stopping");
     if (rc == 0)
         rc = host_begin(w->coming, &w->room, w->hub, l, &l->err);
-    if (rc == 0)
+    if (rc == 0) {
         add_host(w, w->coming);
+        tally(w->d, w->hosts, w->n_hosts, w->hub);
+    }
     end_load(w, rc);
 }
 
@@ -376,76 +380,17 @@ static void take_mail(struct work *w)
     }
 }
 
-/* ---- counters ---- */
-
-static void count_memory(struct work *w)
-{
-    struct counters *n = &w->d->n;
-    uint64_t weights = 0, fixed = 0;
-    for (int i = 0; i < w->n_hosts; i++) {
-        weights += engine_info(w->hosts[i]->engine)->weights_bytes;
-        fixed += w->hosts[i]->fixed_bytes;
-    }
-    atomic_store(&n->weights_bytes, weights);
-    atomic_store(&n->buffers_bytes, fixed - weights);
-}
-
-static void add_stats(struct cache_stats *sum, const struct cache_stats *s)
-{
-    sum->n_blocks += s->n_blocks;
-    sum->n_tails += s->n_tails;
-    sum->bytes_used += s->bytes_used;
-    sum->bytes_max += s->bytes_max;
-    sum->n_evicted_blocks += s->n_evicted_blocks;
-    sum->bytes_cached += s->bytes_cached;
-    sum->bytes_allowed += s->bytes_allowed;
-    sum->bytes_resident += s->bytes_resident;
-    sum->n_disk_waiting += s->n_disk_waiting;
-}
-
-static void count_disk(struct counters *n, const struct cache_stats *s, size_t n_waiting)
-{
-    atomic_store(&n->disk_blocks, s->disk_blocks);
-    atomic_store(&n->disk_bytes, s->disk_bytes);
-    atomic_store(&n->disk_bytes_max, s->disk_bytes_max);
-    atomic_store(&n->disk_waiting, n_waiting);
-    atomic_store(&n->disk_read, s->n_disk_read);
-    atomic_store(&n->disk_written, s->n_disk_written);
-    atomic_store(&n->disk_bytes_written, s->disk_bytes_written);
-    atomic_store(&n->disk_removed, s->n_disk_removed);
-    atomic_store(&n->disk_bad, s->n_disk_bad);
-    atomic_store(&n->disk_failed, s->n_disk_failed);
-    atomic_store(&n->disk_paused, s->is_disk_paused);
-}
-
 /* What is new or due goes to the disk, what the machine is short of to the system; then the
  * counters. */
 static void tend_caches(struct work *w)
 {
-    struct cache_stats s, sum = {0};
-    struct counters *n = &w->d->n;
     if (!w->hub)
         return;
     for (int i = 0; i < w->n_hosts; i++) {
-        struct host *h = w->hosts[i];
-        cache_tend(h->cache);
-        pressure_tend(&h->pressure, h->cache, n);
-        cache_stats(h->cache, &s);
-        add_stats(&sum, &s);
-        atomic_store(&h->served->kv_bytes, s.bytes_used);
-        atomic_store(&h->served->kv_bytes_max, s.bytes_max);
+        cache_tend(w->hosts[i]->cache);
+        pressure_tend(&w->hosts[i]->pressure, w->hosts[i]->cache, &w->d->n);
     }
-    count_memory(w);
-    atomic_store(&n->kv_blocks, sum.n_blocks + sum.n_tails);
-    atomic_store(&n->kv_bytes, sum.bytes_used);
-    atomic_store(&n->kv_bytes_max, sum.bytes_max);
-    atomic_store(&n->kv_evicted, sum.n_evicted_blocks);
-    atomic_store(&n->kv_cached_bytes, sum.bytes_cached);
-    atomic_store(&n->kv_allowed_bytes, sum.bytes_allowed);
-    atomic_store(&n->kv_resident_bytes, sum.bytes_resident);
-    cache_stats(w->hub, &s);
-    if (s.has_disk)
-        count_disk(n, &s, sum.n_disk_waiting);
+    tally(w->d, w->hosts, w->n_hosts, w->hub);
 }
 
 /* ---- serving ---- */
