@@ -10,7 +10,10 @@
 struct path_kept {
     int64_t *rows; /* [n] ascending; malloc'ed, [cap] */
     size_t n, cap;
+    size_t n_saved; /* of them, the first, are in path_saved */
 };
+/* So many that aren't saved are worth it: a millisecond. */
+#define PATHS_SAVE_ROWS 4096
 
 /* History thread. */
 struct memory {
@@ -31,6 +34,11 @@ int message_parent(struct memory *m, int64_t row, int64_t *ret, struct err *e) M
 
 /* paths.c: rows are about to go, or the memory. */
 void path_forget(struct memory *m);
+/* Saves the kept path, if it is worth it; path_write: in any case. Outside of transactions. */
+void path_save(struct memory *m);
+void path_write(struct memory *m);
+/* Within the caller's transaction, before the message is deleted. */
+int path_saved_forget(struct memory *m, int64_t message, struct err *e) MUST_USE;
 
 /* window.c: before a message is deleted, within the caller's transaction: what holds its words goes
  * too. */

@@ -195,7 +195,9 @@ int memory_message_find(struct memory *m, const char *owner, const char *id,
 int message_delete(struct memory *m, int64_t row, struct memory_removed *gone, struct err *e)
 {
     path_forget(m);
-    int rc = gone_note_message(m, row, gone, e);
+    int rc = path_saved_forget(m, row, e);
+    if (rc == 0)
+        rc = gone_note_message(m, row, gone, e);
     if (rc == 0)
         rc = index_remove_message(m, row, e);
     if (rc == 0)

@@ -4,6 +4,17 @@
  * The newest one is kept: the next turn's path is the same and a few rows more. It is only read
  * anew, from the index alone, when another conversation is asked for; a message's parent doesn't
  * change but when a message between them is deleted, and then it is forgotten.
+ *
+ * A long one (300 ns a row) is saved beside its conversation, so that the first turn after a start
+ * reads but its end:
+ *
+ *      root ─ … … … … … … … … … ─ tip of the saved one ─ … ─ tip
+ *      ╰── one blob: each row as ──╯                    ╰ walked ╯
+ *          the step from the last,
+ *          seven bits a byte, the lowest first; all but its last byte have the eighth bit
+ *
+ * It is made from the messages alone and goes, in the same transaction, when one is deleted; it is
+ * written when PATHS_SAVE_ROWS of the path aren't in it, while idle and at a stop.
  */
 #include "memory/internal.h"
 
@@ -37,17 +48,17 @@ static int make_room(struct path_kept *k, size_t n, struct err *e)
 }
 
 /* Where `row` stands, counted from 1; 0: nowhere. */
-static size_t place_of(const struct path_kept *k, int64_t row)
+static size_t place_of(const int64_t *rows, size_t n, int64_t row)
 {
-    size_t lo = 0, hi = k->n;
+    size_t lo = 0, hi = n;
     while (lo < hi) {
         const size_t mid = lo + (hi - lo) / 2;
-        if (k->rows[mid] < row)
+        if (rows[mid] < row)
             lo = mid + 1;
         else
             hi = mid;
     }
-    return lo < k->n && k->rows[lo] == row ? lo + 1 : 0;
+    return lo < n && rows[lo] == row ? lo + 1 : 0;
 }
 
 /* From `tip` up to a row of the kept path: 1; 0: it isn't near. */
@@ -57,7 +68,7 @@ static int go_on(struct memory *m, int64_t tip, struct err *e)
     int64_t above[STEPS_MAX];
     size_t n = 0, at = 0;
     int64_t row = tip;
-    while (k->n > 0 && row > 0 && (at = place_of(k, row)) == 0) {
+    while (k->n > 0 && row > 0 && (at = place_of(k->rows, k->n, row)) == 0) {
         if (n == STEPS_MAX)
             return 0;
         above[n++] = row;
@@ -71,23 +82,175 @@ static int go_on(struct memory *m, int64_t tip, struct err *e)
     for (size_t i = 0; i < n; i++)
         k->rows[at + i] = above[n - 1 - i];
     k->n = at + n;
+    if (k->n_saved > at)
+        k->n_saved = at;
     return 1;
+}
+
+/* ---- what is saved ---- */
+
+#define STEP_BYTES 10 /* at most, of seven bits */
+
+/* Rows of a blob, ascending; those of one that can't be right are none. */
+static int decode(const uint8_t *bytes, size_t n_bytes, int64_t **ret, size_t *ret_n,
+                  struct arena *a, struct err *e)
+{
+    int64_t *rows = arena_array(a, n_bytes + 1, sizeof *rows), last = 0;
+    size_t n = 0;
+    if (!rows)
+        return memory_out(e);
+    for (size_t i = 0; i < n_bytes;) {
+        uint64_t step = 0;
+        unsigned shift = 0;
+        bool has_more = true;
+        for (; has_more && i < n_bytes && shift < 7 * STEP_BYTES; shift += 7) {
+            step |= (uint64_t)(bytes[i] & 0x7F) << shift;
+            has_more = (bytes[i++] & 0x80) != 0;
+        }
+        if (has_more || step == 0 || step > (uint64_t)(INT64_MAX - last)) {
+            n = 0;
+            break;
+        }
+        last += (int64_t)step;
+        rows[n++] = last;
+    }
+    *ret = rows;
+    *ret_n = n;
+    return 0;
+}
+
+static size_t encode(const int64_t *rows, size_t n, uint8_t *to)
+{
+    size_t n_bytes = 0;
+    int64_t last = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t step = (uint64_t)(rows[i] - last);
+        for (; step > 0x7F; step >>= 7)
+            to[n_bytes++] = (uint8_t)(step | 0x80);
+        to[n_bytes++] = (uint8_t)step;
+        last = rows[i];
+    }
+    return n_bytes;
+}
+
+/* Of the conversation that the message is of; *ret_n 0: none. */
+static int read_saved(struct memory *m, int64_t tip, int64_t **ret, size_t *ret_n, struct arena *a,
+                      struct err *e)
+{
+    struct stmt *s = db_stmt(m->db,
+                             "SELECT steps FROM path_saved WHERE conversation ="
+                             " (SELECT conversation FROM message WHERE row = ?1)",
+                             e);
+    size_t n = 0;
+    *ret_n = 0;
+    stmt_int(s, 1, tip);
+    int rc = stmt_step(s, e);
+    if (rc == 1) {
+        const void *bytes = column_blob(s, 0, &n);
+        rc = decode(bytes, n, ret, ret_n, a, e);
+    }
+    stmt_end(s);
+    return rc < 0 ? rc : 0;
+}
+
+static int insert_saved(struct memory *m, int64_t tip, const uint8_t *bytes, size_t n,
+                        struct err *e)
+{
+    struct stmt *s = db_stmt(m->db,
+                             "INSERT INTO path_saved (conversation, steps)"
+                             " SELECT conversation, ?2 FROM message WHERE row = ?1"
+                             " ON CONFLICT (conversation) DO UPDATE SET steps = excluded.steps",
+                             e);
+    stmt_int(s, 1, tip);
+    stmt_blob(s, 2, bytes, n);
+    return stmt_run(s, e);
+}
+
+void path_write(struct memory *m)
+{
+    struct path_kept *k = &m->path;
+    struct err ignored; /* it only saves time */
+    if (k->n == 0)
+        return;
+    uint8_t *bytes = sys.malloc(k->n * STEP_BYTES);
+    if (!bytes)
+        return;
+    const size_t n_bytes = encode(k->rows, k->n, bytes);
+    int rc = db_begin_now(m->db, &ignored);
+    if (rc == 0) {
+        rc = insert_saved(m, k->rows[k->n - 1], bytes, n_bytes, &ignored);
+        rc = db_end(m->db, rc, &ignored);
+    }
+    /* Not again at once when it failed. */
+    k->n_saved = k->n;
+    free(bytes);
+}
+
+void path_save(struct memory *m)
+{
+    if (m->path.n - m->path.n_saved >= PATHS_SAVE_ROWS)
+        path_write(m);
+}
+
+int path_saved_forget(struct memory *m, int64_t message, struct err *e)
+{
+    struct stmt *s = db_stmt(m->db,
+                             "DELETE FROM path_saved WHERE conversation ="
+                             " (SELECT conversation FROM message WHERE row = ?1)",
+                             e);
+    stmt_int(s, 1, message);
+    return stmt_run(s, e);
+}
+
+/* ---- anew ---- */
+
+/* From the tip up to a row of the saved path: *ret_at is its place, from 1; 0: it isn't near, or
+ * there is none. */
+static int walk_to_saved(struct memory *m, struct path *p, const int64_t *saved, size_t n_saved,
+                         size_t *ret_at, struct arena *a, struct err *e)
+{
+    size_t at = 0;
+    int rc = n_saved > 0 ? path_walk(m, p, saved[n_saved - 1] + 1, SIZE_MAX, a, e) : 0;
+    for (size_t i = 0; rc == 0 && p->next > 0 && n_saved > 0 && i < STEPS_MAX; i++) {
+        if ((at = place_of(saved, n_saved, p->next)) > 0)
+            break;
+        rc = path_walk(m, p, p->next, SIZE_MAX, a, e);
+    }
+    *ret_at = at;
+    return rc;
+}
+
+static int read_both(struct memory *m, int64_t tip, struct arena *a, struct err *e)
+{
+    struct path_kept *k = &m->path;
+    struct path p = {.next = tip};
+    int64_t *saved = NULL;
+    size_t n_saved = 0, at = 0;
+    int rc = read_saved(m, tip, &saved, &n_saved, a, e);
+    if (rc == 0)
+        rc = walk_to_saved(m, &p, saved, n_saved, &at, a, e);
+    if (rc == 0 && at == 0)
+        rc = path_walk(m, &p, 0, SIZE_MAX, a, e);
+    if (rc == 0)
+        rc = make_room(k, at + p.n, e);
+    if (rc < 0)
+        return rc;
+    if (at > 0)
+        memcpy(k->rows, saved, at * sizeof *saved);
+    for (size_t i = 0; i < p.n; i++)
+        k->rows[at + i] = p.rows[p.n - 1 - i];
+    k->n = at + p.n;
+    k->n_saved = at;
+    return 0;
 }
 
 static int read_anew(struct memory *m, int64_t tip, struct err *e)
 {
-    struct path_kept *k = &m->path;
-    struct path p = {.next = tip};
     struct arena a;
     arena_init(&a, ARENA_BYTES);
-    int rc = path_walk(m, &p, 0, SIZE_MAX, &a, e);
+    int rc = db_begin_read(m->db, e);
     if (rc == 0)
-        rc = make_room(k, p.n, e);
-    if (rc == 0) {
-        for (size_t i = 0; i < p.n; i++)
-            k->rows[i] = p.rows[p.n - 1 - i];
-        k->n = p.n;
-    }
+        rc = db_end(m->db, read_both(m, tip, &a, e), e);
     arena_done(&a);
     return rc;
 }

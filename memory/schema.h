@@ -8,6 +8,7 @@
  *          ▲                    ▲
  *          ├──── response ──────┘                                /v1/responses: resp_… → its answer
  *          ├──── block_use                                       what the cache keeps for it: ids
+ *          ├──── path_saved                                      rows of its path, when it is long
  *          └──── conversation_savings, conversation_miss         sums over its turns, for life
  *
  *      owner_savings, owner_miss                       the same for all of an owner's turns
@@ -292,6 +293,12 @@ static const char *const schema_steps[] = {
     /* 10: whether a summary that the head doesn't have is a person's */
     "ALTER TABLE cut ADD COLUMN is_edited INTEGER NOT NULL DEFAULT 0;"
     "UPDATE cut SET is_edited = 1 WHERE summary <> '' AND instr(head, summary) = 0;",
+
+    /* 11: rows of a long path, so that a start needn't read all of its messages' */
+    "CREATE TABLE path_saved ("
+    "  conversation INTEGER PRIMARY KEY REFERENCES conversation ON DELETE CASCADE,"
+    "  steps BLOB NOT NULL" /* memory/paths.c */
+    ") STRICT;",
 };
 
 #define SCHEMA_VERSION ((int)(sizeof(schema_steps) / sizeof(schema_steps[0])))

@@ -82,6 +82,7 @@ void memory_close(struct memory *m)
         return;
     index_close(m);
     vectors_close(m);
+    path_save(m);
     path_forget(m);
     db_close(m->db);
     free(m);
@@ -99,6 +100,7 @@ void memory_idle(struct memory *m)
     struct err ignored;
     if (m->has_remains || m->index.has_removed)
         store_wipe(m);
+    path_save(m);
     index_work(m);
     if (!memory_has_work(m))
         (void)!db_checkpoint(m->db, false, &ignored);

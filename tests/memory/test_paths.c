@@ -67,6 +67,10 @@ static void a_path_has_the_rows_that_a_walk_finds(void **state)
             delete (&f, &all[any_row(&f, &seed)]);
         const int64_t tip = rand_r(&seed) % 4 && f.parents[m.row] >= 0 ? m.row : any_row(&f, &seed);
         assert_path(&f, tip);
+        if (rand_r(&seed) % 10 == 0)
+            path_write(here.m);
+        if (rand_r(&seed) % 5 == 0)
+            path_forget(here.m); /* as a start does */
         /* Mostly on, sometimes from elsewhere: an edit. */
         parent = rand_r(&seed) % 10 && f.parents[m.row] >= 0 ? m.row : any_row(&f, &seed);
     }
@@ -90,6 +94,95 @@ static void two_conversations_have_their_own(void **state)
 }
 
 /* What of a turn touches the database, once. */
+/* As many as are worth it; the newest row. */
+static int64_t add_long(int64_t conversation)
+{
+    static struct memory_new_message all[PATHS_SAVE_ROWS];
+    static struct memory_message added[PATHS_SAVE_ROWS];
+    struct arena a;
+    arena_init(&a, 64u << 20);
+    for (size_t i = 0; i < PATHS_SAVE_ROWS; i++)
+        all[i] = (struct memory_new_message){
+            .role = MEMORY_USER, .text = "x", .n_text = 1};
+    all[0].conversation = conversation;
+    ASSERT_OK(memory_message_add_all(here.m, all, PATHS_SAVE_ROWS, added, &a, &here.e));
+    arena_done(&a);
+    return added[PATHS_SAVE_ROWS - 1].row;
+}
+
+static void start_again(void)
+{
+    place_close();
+    place_open();
+}
+
+static size_t length_of_path(int64_t tip)
+{
+    const int64_t *rows;
+    size_t n;
+    ASSERT_OK(memory_path_rows(here.m, tip, &rows, &n, &here.e));
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(rows[i], tip - (int64_t)(n - 1 - i));
+    return n;
+}
+
+static void a_start_reads_only_the_end_of_a_long_path(void **state)
+{
+    (void)state;
+    const struct memory_conversation c = add_conversation();
+    int64_t tip = add_long(c.row);
+    assert_int_equal(length_of_path(tip), PATHS_SAVE_ROWS);
+    start_again();
+    tip = add_message(c.row, tip, MEMORY_ASSISTANT, "y").row;
+    assert_int_equal(length_of_path(tip), PATHS_SAVE_ROWS + 1);
+    assert_int_equal(here.m->path.n_saved, PATHS_SAVE_ROWS);
+}
+
+static void what_is_saved_of_a_path_goes_with_a_message_of_it(void **state)
+{
+    (void)state;
+    const struct memory_conversation c = add_conversation();
+    const int64_t tip = add_long(c.row), other = add_message(c.row, tip, MEMORY_USER, "y").row;
+    const struct memory_message last = add_message(c.row, other, MEMORY_USER, "z");
+    struct memory_message m;
+    struct arena a;
+    int64_t n;
+    arena_init(&a, 1u << 20);
+    length_of_path(last.row);
+    start_again();
+    ASSERT_OK(db_get_int(here.m->db, "SELECT count(*) FROM path_saved", &n, &here.e));
+    assert_int_equal(n, 1);
+    ASSERT_OK(memory_message_by_row(here.m, other, &m, &a, &here.e));
+    ASSERT_OK(memory_message_remove(here.m, OWNER, m.id, NULL, &here.e));
+    ASSERT_OK(db_get_int(here.m->db, "SELECT count(*) FROM path_saved", &n, &here.e));
+    assert_int_equal(n, 0);
+    const int64_t *rows;
+    size_t n_rows;
+    ASSERT_OK(memory_path_rows(here.m, last.row, &rows, &n_rows, &here.e));
+    assert_int_equal(n_rows, PATHS_SAVE_ROWS + 1);
+    assert_int_equal(rows[n_rows - 2], tip);
+    arena_done(&a);
+}
+
+static void a_saved_path_that_can_not_be_right_is_none(void **state)
+{
+    (void)state;
+    static const char *const steps[] = {"x''", "x'00'", "x'80'", "x'FFFFFFFFFFFFFFFFFFFF'",
+                                        "x'FFFFFFFFFFFFFFFF7F01'", "x'0180'", "x'010100'"};
+    const struct memory_conversation c = add_conversation();
+    const int64_t tip = add_long(c.row);
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        char sql[200];
+        length_of_path(tip);
+        path_write(here.m);
+        snprintf(sql, sizeof sql, "UPDATE path_saved SET steps = %s", steps[i]);
+        ASSERT_OK(db_exec(here.m->db, sql, &here.e));
+        path_forget(here.m);
+        assert_int_equal(length_of_path(tip), PATHS_SAVE_ROWS);
+        assert_int_equal(here.m->path.n_saved, 0);
+    }
+}
+
 static void do_a_turn(const struct memory_conversation *c, int64_t tip)
 {
     struct memory_window w;
@@ -225,6 +318,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_path_has_the_rows_that_a_walk_finds),
         TEST(two_conversations_have_their_own),
+        TEST(a_start_reads_only_the_end_of_a_long_path),
+        TEST(what_is_saved_of_a_path_goes_with_a_message_of_it),
+        TEST(a_saved_path_that_can_not_be_right_is_none),
         TEST(no_statement_of_a_turn_scans_a_table),
         cmocka_unit_test_setup_teardown(a_conversation_of_version_8_has_its_count,
                                         place_make_empty, place_remove),
