@@ -91,9 +91,15 @@ static int go_on(struct memory *m, int64_t tip, struct err *e)
 
 #define STEP_BYTES 10 /* at most, of seven bits */
 
-/* Rows of a blob, ascending; those of one that can't be right are none. */
-static int decode(const uint8_t *bytes, size_t n_bytes, int64_t **ret, size_t *ret_n,
-                  struct arena *a, struct err *e)
+struct saved {
+    int64_t *rows; /* [n] ascending, in an arena */
+    size_t n;
+    size_t at; /* of them, the first, are of the path that is read */
+};
+
+/* Rows of a blob; those of one that can't be right are none. */
+static int decode(const uint8_t *bytes, size_t n_bytes, struct saved *ret, struct arena *a,
+                  struct err *e)
 {
     int64_t *rows = arena_array(a, n_bytes + 1, sizeof *rows), last = 0;
     size_t n = 0;
@@ -114,8 +120,7 @@ static int decode(const uint8_t *bytes, size_t n_bytes, int64_t **ret, size_t *r
         last += (int64_t)step;
         rows[n++] = last;
     }
-    *ret = rows;
-    *ret_n = n;
+    *ret = (struct saved){.rows = rows, .n = n};
     return 0;
 }
 
@@ -133,8 +138,8 @@ static size_t encode(const int64_t *rows, size_t n, uint8_t *to)
     return n_bytes;
 }
 
-/* Of the conversation that the message is of; *ret_n 0: none. */
-static int read_saved(struct memory *m, int64_t tip, int64_t **ret, size_t *ret_n, struct arena *a,
+/* Of the conversation that the message is of; n 0: none. */
+static int read_saved(struct memory *m, int64_t tip, struct saved *ret, struct arena *a,
                       struct err *e)
 {
     struct stmt *s = db_stmt(m->db,
@@ -142,12 +147,11 @@ static int read_saved(struct memory *m, int64_t tip, int64_t **ret, size_t *ret_
                              " (SELECT conversation FROM message WHERE row = ?1)",
                              e);
     size_t n = 0;
-    *ret_n = 0;
     stmt_int(s, 1, tip);
     int rc = stmt_step(s, e);
     if (rc == 1) {
         const void *bytes = column_blob(s, 0, &n);
-        rc = decode(bytes, n, ret, ret_n, a, e);
+        rc = decode(bytes, n, ret, a, e);
     }
     stmt_end(s);
     return rc < 0 ? rc : 0;
@@ -204,19 +208,16 @@ int path_saved_forget(struct memory *m, int64_t message, struct err *e)
 
 /* ---- anew ---- */
 
-/* From the tip up to a row of the saved path: *ret_at is its place, from 1; 0: it isn't near, or
- * there is none. */
-static int walk_to_saved(struct memory *m, struct path *p, const int64_t *saved, size_t n_saved,
-                         size_t *ret_at, struct arena *a, struct err *e)
+/* From the tip up to a row of the saved path: its `at`; 0: there is none near. */
+static int walk_to_saved(struct memory *m, struct path *p, struct saved *s, struct arena *a,
+                         struct err *e)
 {
-    size_t at = 0;
-    int rc = n_saved > 0 ? path_walk(m, p, saved[n_saved - 1] + 1, SIZE_MAX, a, e) : 0;
-    for (size_t i = 0; rc == 0 && p->next > 0 && n_saved > 0 && i < STEPS_MAX; i++) {
-        if ((at = place_of(saved, n_saved, p->next)) > 0)
+    int rc = s->n > 0 ? path_walk(m, p, s->rows[s->n - 1] + 1, SIZE_MAX, a, e) : 0;
+    for (size_t i = 0; rc == 0 && p->next > 0 && s->n > 0 && i < STEPS_MAX; i++) {
+        if ((s->at = place_of(s->rows, s->n, p->next)) > 0)
             break;
         rc = path_walk(m, p, p->next, SIZE_MAX, a, e);
     }
-    *ret_at = at;
     return rc;
 }
 
@@ -224,23 +225,22 @@ static int read_both(struct memory *m, int64_t tip, struct arena *a, struct err 
 {
     struct path_kept *k = &m->path;
     struct path p = {.next = tip};
-    int64_t *saved = NULL;
-    size_t n_saved = 0, at = 0;
-    int rc = read_saved(m, tip, &saved, &n_saved, a, e);
+    struct saved s = {.n = 0};
+    int rc = read_saved(m, tip, &s, a, e);
     if (rc == 0)
-        rc = walk_to_saved(m, &p, saved, n_saved, &at, a, e);
-    if (rc == 0 && at == 0)
+        rc = walk_to_saved(m, &p, &s, a, e);
+    if (rc == 0 && s.at == 0)
         rc = path_walk(m, &p, 0, SIZE_MAX, a, e);
     if (rc == 0)
-        rc = make_room(k, at + p.n, e);
+        rc = make_room(k, s.at + p.n, e);
     if (rc < 0)
         return rc;
-    if (at > 0)
-        memcpy(k->rows, saved, at * sizeof *saved);
+    if (s.at > 0)
+        memcpy(k->rows, s.rows, s.at * sizeof *s.rows);
     for (size_t i = 0; i < p.n; i++)
-        k->rows[at + i] = p.rows[p.n - 1 - i];
-    k->n = at + p.n;
-    k->n_saved = at;
+        k->rows[s.at + i] = p.rows[p.n - 1 - i];
+    k->n = s.at + p.n;
+    k->n_saved = s.at;
     return 0;
 }
 
