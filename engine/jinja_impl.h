@@ -183,6 +183,10 @@ struct jinja_run {
 
 typedef int jinja_builtin(struct jinja_run *r, const struct jinja_value *self,
                           struct jinja_args *args, struct jinja_value *ret);
+/* The head of a builtin function or method. */
+#define BUILTIN(name)                                                                              \
+    static int name(struct jinja_run *r, const struct jinja_value *self, struct jinja_args *args,  \
+                    struct jinja_value *ret)
 struct jinja_builtin_row;
 /* A function as a value: a builtin with the object it belongs to, or a macro with where it was
  * made. */
@@ -215,6 +219,7 @@ bool jinja_is_method(const struct jinja_str *name);
 bool jinja_is_foreign(const struct jinja_str *name);
 const struct jinja_builtin_row *jinja_find_method(enum jinja_type type,
                                                   const struct jinja_str *name);
+const struct jinja_builtin_row *jinja_find_str_method(const struct jinja_str *name);
 const struct jinja_builtin_row *jinja_find_global(const struct jinja_str *name);
 
 /* jinja_value.c */
@@ -294,23 +299,44 @@ void jinja_format_float(double f, char ret[40]);
 int jinja_escape(struct jinja_run *r, const struct jinja_value *v, struct jinja_value *ret)
     MUST_USE;
 
-/* jinja_eval.c */
-int jinja_eval(struct jinja_run *r, const struct jinja_node *x, struct jinja_value *ret) MUST_USE;
+/* jinja_math.c */
+bool jinja_is_int(const struct jinja_value *v); /* a bool is one */
+int64_t jinja_int_of(const struct jinja_value *v);
+int jinja_binary(struct jinja_run *r, int op, const struct jinja_value v[2],
+                 struct jinja_value *ret) MUST_USE;
+int jinja_fail_undefined(struct jinja_run *r, const struct jinja_value *v);
+
+/* jinja_item.c */
 int jinja_attribute(struct jinja_run *r, const struct jinja_value *v, const struct jinja_str *name,
                     struct jinja_value *ret) MUST_USE;
 int jinja_item(struct jinja_run *r, const struct jinja_value *v, const struct jinja_value *key,
                struct jinja_value *ret) MUST_USE;
-int jinja_binary(struct jinja_run *r, int op, const struct jinja_value v[2],
-                 struct jinja_value *ret) MUST_USE;
+int jinja_slice(struct jinja_run *r, const struct jinja_node *x, struct jinja_value *ret) MUST_USE;
+
+/* jinja_eval.c */
+int jinja_eval(struct jinja_run *r, const struct jinja_node *x, struct jinja_value *ret) MUST_USE;
+
+/* jinja_call.c */
+int jinja_eval_args(struct jinja_run *r, const struct jinja_node *x, struct jinja_args *args)
+    MUST_USE;
+int jinja_eval_call(struct jinja_run *r, const struct jinja_node *x, struct jinja_value *ret)
+    MUST_USE;
+/* A filter or a test. */
+int jinja_eval_pipe(struct jinja_run *r, const struct jinja_node *x, struct jinja_value *ret)
+    MUST_USE;
 int jinja_call(struct jinja_run *r, const struct jinja_value *fn, struct jinja_args *args,
                struct jinja_value *ret) MUST_USE;
 int jinja_run_row(struct jinja_run *r, const struct jinja_builtin_row *row,
                   const struct jinja_value *self, struct jinja_args *args,
                   struct jinja_value *ret) MUST_USE;
+
 /* jinja_run.c */
-int jinja_call_macro(struct jinja_run *r, const struct jinja_function *f, struct jinja_args *args,
-                     struct jinja_value *ret) MUST_USE;
 int jinja_set(struct jinja_run *r, const struct jinja_str *name, const struct jinja_value *v)
     MUST_USE;
+/* NULL: no memory, and r->e says so. */
+struct jinja_scope *jinja_scope_push(struct jinja_run *r, struct jinja_scope *parent);
+/* What a body prints in a scope, as a string. */
+int jinja_captured(struct jinja_run *r, const struct jinja_node *body, struct jinja_scope *scope,
+                   struct jinja_value *ret) MUST_USE;
 
 #endif

@@ -9,7 +9,7 @@
 
 static int run(struct jinja_run *r, const struct jinja_node *x);
 
-static struct jinja_scope *scope_push(struct jinja_run *r, struct jinja_scope *parent)
+struct jinja_scope *jinja_scope_push(struct jinja_run *r, struct jinja_scope *parent)
 {
     struct jinja_scope *s = arena_alloc(r->arena, sizeof *s);
     if (!s) {
@@ -82,7 +82,7 @@ static int assign(struct jinja_run *r, const struct jinja_node *target, const st
     return rc;
 }
 
-static int body_captured(struct jinja_run *r, const struct jinja_node *body,
+int jinja_captured(struct jinja_run *r, const struct jinja_node *body,
                          struct jinja_scope *scope, struct jinja_value *ret)
 {
     struct jinja_scope *outer = r->scope;
@@ -106,7 +106,7 @@ static int filtered(struct jinja_run *r, const struct jinja_node *chain, struct 
 static int set_block(struct jinja_run *r, const struct jinja_node *x)
 {
     struct jinja_value v;
-    int rc = body_captured(r, x->b, scope_push(r, r->scope), &v);
+    int rc = jinja_captured(r, x->b, jinja_scope_push(r, r->scope), &v);
     if (rc == 0)
         rc = filtered(r, x->c, &v);
     return rc < 0 ? rc : assign(r, x->a, &v);
@@ -116,7 +116,7 @@ static int filter_block(struct jinja_run *r, const struct jinja_node *x)
 {
     struct jinja_value v;
     struct jinja_str s;
-    int rc = body_captured(r, x->a, scope_push(r, r->scope), &v);
+    int rc = jinja_captured(r, x->a, jinja_scope_push(r, r->scope), &v);
     if (rc == 0)
         rc = filtered(r, x->b, &v);
     if (rc == 0)
@@ -177,7 +177,7 @@ static int keep_some(struct jinja_run *r, const struct jinja_node *x, struct jin
     struct jinja_scope *outer = r->scope;
     int rc = jinja_list_make(r, LIST_PLAIN, &kept);
     for (size_t i = 0; rc == 0 && i < (*list)->n; i++) {
-        r->scope = scope_push(r, outer);
+        r->scope = jinja_scope_push(r, outer);
         rc = r->scope ? assign(r, x->target, &(*list)->v[i]) : ERR_LIMIT;
         if (rc == 0)
             rc = jinja_eval(r, x->b, &v);
@@ -206,7 +206,7 @@ static int run_for(struct jinja_run *r, const struct jinja_node *x)
         return run(r, x->v[0]);
     for (size_t i = 0; rc == 0 && i < l->n && r->flow != FLOW_BREAK; i++) {
         r->flow = FLOW_NONE;
-        r->scope = scope_push(r, outer);
+        r->scope = jinja_scope_push(r, outer);
         rc = r->scope ? loop_vars(r, l, i, &loop) : ERR_LIMIT;
         if (rc == 0)
             rc = jinja_set(r, &loop_name, &loop);
@@ -228,69 +228,6 @@ static int make_macro(struct jinja_run *r, const struct jinja_node *x, struct ji
     *f = (struct jinja_function){.name = x->name.s, .macro = x, .scope = r->scope};
     *ret = (struct jinja_value){.type = JINJA_FUNCTION, .function = f};
     return 0;
-}
-
-/* Whether the call gives parameter i, and what. */
-static int argument(struct jinja_run *r, const struct jinja_node *param, size_t i,
-                    struct jinja_args *args, struct jinja_value *ret)
-{
-    *ret = jinja_undefined(param->name.s);
-    bool is_given = i < args->n;
-    if (is_given)
-        *ret = args->v[i];
-    for (size_t k = 0; k < args->n_named; k++)
-        if (jinja_str_equal(&args->names[k], &param->name)) {
-            if (is_given)
-                return jinja_fail(r, ERR_INVAL, "an argument twice: %.40s", param->name.s);
-            *ret = args->named[k];
-            args->names[k] = (struct jinja_str){.s = ""};
-            is_given = true;
-        }
-    return !is_given && param->a ? jinja_eval(r, param->a, ret) : 0;
-}
-
-static int bind_macro(struct jinja_run *r, const struct jinja_node *m, struct jinja_args *args)
-{
-    static const struct jinja_str caller = {.s = "caller", .n = 6};
-    struct jinja_value v;
-    if (args->n > m->n)
-        return jinja_fail(r, ERR_INVAL, "macro \"%.40s\" takes not more than %zu arguments",
-                          m->name.s, m->n);
-    for (size_t i = 0; i < m->n; i++) {
-        int rc = argument(r, m->v[i], i, args, &v);
-        if (rc == 0)
-            rc = jinja_set(r, &m->v[i]->name, &v);
-        if (rc < 0)
-            return rc;
-    }
-    for (size_t k = 0; k < args->n_named; k++) {
-        if (args->names[k].n == 0)
-            continue;
-        if (!jinja_str_equal(&args->names[k], &caller))
-            return jinja_fail(r, ERR_INVAL, "macro \"%.40s\" takes no argument \"%.40s\"",
-                              m->name.s, args->names[k].s);
-        int rc = jinja_set(r, &caller, &args->named[k]);
-        if (rc < 0)
-            return rc;
-    }
-    return 0;
-}
-
-int jinja_call_macro(struct jinja_run *r, const struct jinja_function *f, struct jinja_args *args,
-                     struct jinja_value *ret)
-{
-    struct jinja_scope *outer = r->scope, *scope = scope_push(r, f->scope);
-    if (!scope)
-        return ERR_LIMIT;
-    if (++r->n_calls > JINJA_CALLS_MAX)
-        return jinja_fail(r, ERR_LIMIT, "more than %d macros within each other", JINJA_CALLS_MAX);
-    r->scope = scope;
-    int rc = bind_macro(r, f->macro, args);
-    r->scope = outer;
-    if (rc == 0)
-        rc = body_captured(r, f->macro->a, scope, ret);
-    r->n_calls--;
-    return rc;
 }
 
 static int call_block(struct jinja_run *r, const struct jinja_node *x)
@@ -325,7 +262,7 @@ static int call_block(struct jinja_run *r, const struct jinja_node *x)
 
 static int run_scope(struct jinja_run *r, const struct jinja_node *x)
 {
-    struct jinja_scope *outer = r->scope, *inner = scope_push(r, outer);
+    struct jinja_scope *outer = r->scope, *inner = jinja_scope_push(r, outer);
     int rc = inner ? 0 : ERR_LIMIT;
     for (size_t i = 0; rc == 0 && i + 1 < x->n; i += 2) {
         struct jinja_value v;
