@@ -3,6 +3,7 @@
  */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -220,7 +221,76 @@ static void drafts_are_always_of_the_sequence(void **state)
                 continue;
             assert_true(l.at > 0 && l.at < (int)ids.n);
             assert_int_equal(ret[0], ids.v[l.at]);
-            assert_memory_equal(&ids.v[l.at - 2], &ids.v[ids.n - 2], 2 * sizeof *ids.v);
+            const size_t n_same = l.is_back ? 1 : 2;
+            assert_memory_equal(&ids.v[l.at - (int)n_same], &ids.v[ids.n - n_same],
+                                n_same * sizeof *ids.v);
+        }
+        lookup_done(&l);
+        ids_done(&ids);
+    }
+}
+
+/* A text is quoted with words replaced, added and left out: how many passes are for a word alone,
+ * behind the first few. */
+static void who_rewrites_is_followed_again(void **state)
+{
+    (void)state;
+    struct lookup l;
+    struct ids ids;
+    ids_init(&ids);
+    lookup_init(&l, 400);
+    push(&ids, "abcdefghijklmnopqrstuvwxyz0123456789|abcdefg");
+    drafted(&l, &ids, 7, CHEAP);
+    push(&ids, "H"); /* h was replaced */
+    assert_string_equal(drafted(&l, &ids, 7, CHEAP), "");
+    push(&ids, "i");
+    assert_string_equal(drafted(&l, &ids, 3, FREE), "jkl");
+    push(&ids, "jkl!"); /* something was added */
+    assert_string_equal(drafted(&l, &ids, 7, CHEAP), "");
+    push(&ids, "m");
+    assert_string_equal(drafted(&l, &ids, 3, FREE), "nop");
+    push(&ids, "nos"); /* p q r were left out */
+    assert_string_equal(drafted(&l, &ids, 3, FREE), "tuv");
+    push(&ids, "tuv");
+    for (int i = 0; i < 20; i++) { /* something else for long: it isn't waited for */
+        assert_int_equal(ids_push(&ids, 1000 + i), 0);
+        drafted(&l, &ids, 7, CHEAP);
+    }
+    push(&ids, "x");
+    assert_string_equal(drafted(&l, &ids, 3, FREE), "");
+    lookup_done(&l);
+    ids_done(&ids);
+}
+
+/* Somebody who knows what is drafted says something else each time, and before that repeats what
+ * gives reason to draft; sometimes gives in, to be trusted again. Costs are any that grow. */
+static void whatever_comes_the_account_holds(void **state)
+{
+    (void)state;
+    begin_chance();
+    for (int round = 0; round < 200; round++) {
+        struct lookup l;
+        struct ids ids;
+        double cost[8] = {1}, spent = 0;
+        const int n_letters = 2 + chance(6), n_true_in = 1 + chance(40);
+        for (int k = 1; k < 8; k++)
+            cost[k] = cost[k - 1] + chance(1000) / (round % 2 ? 1000.0 : 5000.0);
+        ids_init(&ids);
+        lookup_init(&l, 2000);
+        push(&ids, "abcabcabc");
+        for (const size_t n_prompt = ids.n; ids.n < 1500;) {
+            int32_t ret[LOOKUP_DRAFT_MAX];
+            const int n = lookup_draft(&l, &ids, 7, cost, ret);
+            const bool is_true = chance(n_true_in) == 0;
+            spent += cost[n];
+            for (int k = 0; is_true && k < n; k++)
+                assert_int_equal(ids_push(&ids, ret[k]), 0);
+            int32_t other = 'a' + chance(n_letters);
+            while (n > 0 && !is_true && other == ret[0])
+                other = 'a' + (other - 'a' + 1) % n_letters;
+            assert_int_equal(ids_push(&ids, other), 0);
+            const double n_out = (double)(ids.n - n_prompt);
+            assert_true(spent <= n_out + LOOKUP_CREDIT + LOOKUP_CREDIT_SHARE * n_out + 1e-6);
         }
         lookup_done(&l);
         ids_done(&ids);
@@ -240,6 +310,8 @@ int main(void)
         cmocka_unit_test(a_quote_is_drafted_longer_and_longer),
         cmocka_unit_test(without_memory_nothing_is_drafted),
         cmocka_unit_test(drafts_are_always_of_the_sequence),
+        cmocka_unit_test(who_rewrites_is_followed_again),
+        cmocka_unit_test(whatever_comes_the_account_holds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
