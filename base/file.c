@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -134,7 +135,8 @@ static int sync_parent(const char *path, struct err *e)
     return rc;
 }
 
-int file_write(const char *path, const void *data, size_t n, struct err *e)
+static int write_whole(const char *path, const void *data, size_t n, bool is_synced,
+                       struct err *e)
 {
     size_t n_temp = strlen(path) + 48;
     char *temp = sys.malloc(n_temp);
@@ -146,7 +148,7 @@ int file_write(const char *path, const void *data, size_t n, struct err *e)
         return fd;
     }
     int rc = write_all(fd, temp, data, n, e);
-    if (rc == 0 && sys.fsync(fd) < 0)
+    if (rc == 0 && is_synced && sys.fsync(fd) < 0)
         rc = err_sys(e, errno, "%s: fsync", temp);
     if (sys.close(fd) < 0 && rc == 0)
         rc = err_sys(e, errno, "%s: close", temp);
@@ -154,10 +156,20 @@ int file_write(const char *path, const void *data, size_t n, struct err *e)
         rc = err_sys(e, errno, "%s: rename", path);
     if (rc < 0)
         sys.unlinkat(AT_FDCWD, temp, 0);
-    else
+    else if (is_synced)
         rc = sync_parent(path, e);
     free(temp);
     return rc;
+}
+
+int file_write(const char *path, const void *data, size_t n, struct err *e)
+{
+    return write_whole(path, data, n, true, e);
+}
+
+int file_write_unsynced(const char *path, const void *data, size_t n, struct err *e)
+{
+    return write_whole(path, data, n, false, e);
 }
 
 /* mkdir of `path` and its parents; those that exist are left alone. `path` is written to and

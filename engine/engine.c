@@ -2,8 +2,14 @@
  * The engine as one thing: opening a model in the order of what is quickly refused, the facts about
  * it, and the door to the pass.
  *
- *     GGUF ─► architecture known? ─► tokenizer ─► chat format (self-check) ─► KV shape
- *          ─► weights ─► kernels and threads ─► fingerprint
+ *     GGUF ─► architecture known? ─► KV shape ─┬─► weights, by all threads ───────────┬─► kernels
+ *                                              ╰─► tokenizer ─► chat (self-check) ────╯   and
+ *                                                  by one more thread              threads ─►
+ *                                                                                  fingerprint
+ *
+ * A vocabulary is read by one thread, for as long as some hundred megabytes of weights take two: so
+ * it is read beside them. What is wrong with it ends the loading of the weights, and is what the
+ * caller is told when both are wrong.
  *
  * The file is unmapped before engine_open returns: what people replace or truncate later can't
  * reach a running daemon.
@@ -12,6 +18,8 @@
 
 #include <assert.h>
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -166,17 +174,57 @@ static int open_chat(struct engine *en, const struct engine_options *o, const st
     return rc;
 }
 
-/* The weights, when all that is cheaper to refuse has passed. */
+/* What a model reads and writes: its tokenizer and chat format, made beside the weights. */
+struct text {
+    struct engine *en;
+    const struct engine_options *o;
+    const struct gguf *g;
+    atomic_int failed;
+    int rc;
+    struct err err;
+};
+
+static void *open_text(void *arg)
+{
+    struct text *t = arg;
+    t->rc = model_tok_nfc(t->g, t->o->skip_nfc, &t->en->tok, &t->err);
+    if (!t->rc) {
+        t->rc = open_chat(t->en, t->o, t->g, &t->err);
+    }
+    atomic_store(&t->failed, t->rc != 0);
+    return NULL;
+}
+
+/* Text and weights at once; without a thread for it one after the other. */
+static int open_both(struct text *t, struct err *e)
+{
+    pthread_t thread;
+    const bool is_beside = thread_start(&thread, THREAD_POOL, open_text, t, NULL) == 0;
+    if (!is_beside) {
+        open_text(t);
+    }
+    int rc = t->rc && !is_beside ? 0 : model_open(t->g, t->o, &t->failed, &t->en->model, e);
+    if (is_beside) {
+        pthread_join(thread, NULL);
+    }
+    if (t->rc) {
+        rc = err_set(e, t->rc, "%s", t->err.text);
+    }
+    return rc;
+}
+
+/* All that costs, when what is cheaper to refuse has passed. */
 static int open_model(struct engine *en, const struct engine_options *o, const struct gguf *g,
                       struct err *e)
 {
+    struct text text = {.en = en, .o = o, .g = g};
     struct model_params p;
     int rc = model_read_params(g, &p, e);
     if (!rc) {
         rc = model_kv_shape(&p, o->kv_type, &en->info.kv, e);
     }
     if (!rc) {
-        rc = model_open(g, o, &en->model, e);
+        rc = open_both(&text, e);
     }
     if (rc) {
         return rc;
@@ -194,12 +242,6 @@ static int open_parts(struct engine *en, const struct engine_options *o, const s
     int rc = model_check_arch(g, e);
     if (!rc) {
         rc = read_facts(en, g, e);
-    }
-    if (!rc) {
-        rc = model_tok_nfc(g, o->skip_nfc, &en->tok, e);
-    }
-    if (!rc) {
-        rc = open_chat(en, o, g, e);
     }
     if (!rc) {
         rc = open_model(en, o, g, e);

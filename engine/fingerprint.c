@@ -17,10 +17,15 @@
 #define CHECK_DIGITS 16
 #define SETTLED_S 2
 
-/* "hearth-weights-1 DEVICE INODE SIZE MTIME CTIME " */
+/* The kinds of hash: known files keep theirs. The last is what is written. */
+#define KIND_BYTES 17
+static const char kinds[][KIND_BYTES + 1] = {"hearth-weights-1 ", "hearth-weights-2 "};
+#define N_KINDS (sizeof kinds / sizeof *kinds)
+
+/* "DEVICE INODE SIZE MTIME CTIME ", what stands behind the kind. */
 static void key_of(const struct stat *st, char ret[KEY_BYTES])
 {
-    snprintf(ret, KEY_BYTES, "hearth-weights-1 %ju %ju %jd %jd.%09ld %jd.%09ld ",
+    snprintf(ret, KEY_BYTES, "%ju %ju %jd %jd.%09ld %jd.%09ld ",
              (uintmax_t)st->st_dev, (uintmax_t)st->st_ino, (intmax_t)st->st_size,
              (intmax_t)st->st_mtim.tv_sec, st->st_mtim.tv_nsec, (intmax_t)st->st_ctim.tv_sec,
              st->st_ctim.tv_nsec);
@@ -33,12 +38,24 @@ static void check_of(const char *line, size_t n, char ret[CHECK_DIGITS + 1])
     hex_write(hash, CHECK_DIGITS / 2, ret);
 }
 
+/* The line begins with a kind that is known. */
+static bool is_ours(const char *line, size_t n)
+{
+    size_t i = 0;
+    while (i < N_KINDS && (n < KIND_BYTES || memcmp(line, kinds[i], KIND_BYTES) != 0)) {
+        i++;
+    }
+    return i < N_KINDS;
+}
+
 /* One line, without its newline. */
 static bool parse(const char *line, size_t n, const char *key, uint8_t ret[32])
 {
-    const size_t n_key = strlen(key), n_all = n_key + 2 * HASH_BYTES + 1 + CHECK_DIGITS;
+    const size_t n_key = KIND_BYTES + strlen(key),
+                 n_all = n_key + 2 * HASH_BYTES + 1 + CHECK_DIGITS;
     char check[CHECK_DIGITS + 1];
-    if (n != n_all || memcmp(line, key, n_key) != 0 || line[n_all - CHECK_DIGITS - 1] != ' ') {
+    if (n != n_all || !is_ours(line, n) || memcmp(line + KIND_BYTES, key, n_key - KIND_BYTES) ||
+        line[n_all - CHECK_DIGITS - 1] != ' ') {
         return false;
     }
     check_of(line, n_all - CHECK_DIGITS - 1, check);
@@ -73,14 +90,13 @@ static void keep_others(const struct buf *old, const struct stat *st, struct buf
 {
     char inode[KEY_BYTES];
     const char *line = old->data, *end;
-    snprintf(inode, sizeof inode, "hearth-weights-1 %ju %ju ", (uintmax_t)st->st_dev,
-             (uintmax_t)st->st_ino);
+    snprintf(inode, sizeof inode, "%ju %ju ", (uintmax_t)st->st_dev, (uintmax_t)st->st_ino);
     for (int n = 1; old->len && n < ENTRIES_MAX &&
                     (end = memchr(line, '\n', (size_t)(old->data + old->len - line))) != NULL;
          line = end + 1) {
         const size_t len = (size_t)(end - line);
-        if (len > strlen(inode) && len < KEY_BYTES * 2 && !memcmp(line, "hearth-weights-1 ", 17) &&
-            memcmp(line, inode, strlen(inode)) != 0) {
+        if (len > KIND_BYTES + strlen(inode) && len < KEY_BYTES * 2 && is_ours(line, len) &&
+            memcmp(line + KIND_BYTES, inode, strlen(inode)) != 0) {
             buf_add(ret, line, len + 1);
             n++;
         }
@@ -98,14 +114,14 @@ void fingerprint_remember(const char *path, const struct stat *st, const uint8_t
     buf_init(&b, FILE_BYTES_MAX);
     key_of(st, key);
     hex_write(hash, HASH_BYTES, hex);
-    buf_printf(&b, "%s%s", key, hex);
+    buf_printf(&b, "%s%s%s", kinds[N_KINDS - 1], key, hex);
     if (!buf_error(&b)) {
         check_of(b.data, b.len, check);
         buf_printf(&b, " %s\n", check);
         if (!file_read(path, &old, NULL)) {
             keep_others(&old, st, &b);
         }
-        if (!buf_error(&b) && file_write(path, b.data, b.len, NULL)) {
+        if (!buf_error(&b) && file_write_unsynced(path, b.data, b.len, NULL)) {
             (void)0; /* a read-only directory: hashed again next time */
         }
     }

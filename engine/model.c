@@ -25,6 +25,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/hash_tree.h"
 #include "base/sys.h"
 #include "engine/cores.h"
 #include "engine/fingerprint.h"
@@ -168,12 +169,22 @@ static int make_region(struct loader *l, struct err *e)
     return 0;
 }
 
-static void hash_tensor(struct hash_state *h, const struct gguf_tensor *t)
+/* Room for the hashes of a tensor's leaves, the caller's. */
+static int make_leaves(const struct gguf_tensor *t, uint8_t (**ret)[HASH_BYTES], struct err *e)
 {
+    *ret = sys.malloc(hash_n_leaves((size_t)t->n_bytes) * sizeof **ret);
+    return *ret ? 0 : err_set(e, ERR_NOMEM, "no memory for the hash of tensor %s", t->name);
+}
+
+static void hash_tensor(struct hash_state *h, const struct gguf_tensor *t,
+                        uint8_t (*leaves)[HASH_BYTES])
+{
+    uint8_t root[HASH_BYTES];
+    hash_root(leaves, (size_t)t->n_bytes, root);
     hash_add(h, t->name, strlen(t->name) + 1);
     hash_add(h, &t->type, sizeof t->type);
     hash_add(h, t->dims, sizeof t->dims);
-    hash_add(h, t->data, (size_t)t->n_bytes);
+    hash_add(h, root, sizeof root);
 }
 
 /* Where the slot's row r lies in the tensor. Turned: dimensions 0, 1, 2, 3, … of a head are its
@@ -204,41 +215,60 @@ static const void *slot_rows(const struct loader *l, const struct slot *s, void 
     return copy;
 }
 
-/* A matrix on its way in, by the items of a pool: item 0 hashes the tensor, if that is due, the
- * others pack PACK_GROUPS groups each. */
+/* A matrix on its way in, by the items of a pool: the first n_hashes hash ITEM_LEAVES leaves each,
+ * if that is due, the others pack PACK_GROUPS groups each. */
 struct taking {
-    struct loader *l;
     const struct slot *s;
     struct mat_source source;
-    bool is_hashing;
+    uint8_t (*leaves)[HASH_BYTES]; /* NULL: the hash is known, or a later part's */
+    int n_hashes;
 };
 #define PACK_GROUPS 8
+#define ITEM_LEAVES 16
 
 static void take_item(void *ctx, int item, int thread)
 {
     const struct taking *t = ctx;
-    const int group0 = (item - 1) * PACK_GROUPS, left = mat_n_groups(t->s->mat) - group0;
     (void)thread;
-    if (item > 0) {
+    if (item >= t->n_hashes) {
+        const int group0 = (item - t->n_hashes) * PACK_GROUPS,
+                  left = mat_n_groups(t->s->mat) - group0;
         mat_pack_groups(&t->source, t->s->mat, group0, left < PACK_GROUPS ? left : PACK_GROUPS);
-    } else if (t->is_hashing) {
-        hash_tensor(&t->l->hash, t->s->tensor);
+        return;
     }
+    const size_t n_bytes = (size_t)t->s->tensor->n_bytes, first = (size_t)item * ITEM_LEAVES,
+                 left = hash_n_leaves(n_bytes) - first;
+    hash_leaves(t->s->tensor->data, n_bytes, first, left < ITEM_LEAVES ? left : ITEM_LEAVES,
+                t->leaves);
+}
+
+static int plan_hashes(struct taking *t, struct err *e)
+{
+    const size_t n = hash_n_leaves((size_t)t->s->tensor->n_bytes);
+    t->n_hashes = (int)((n + ITEM_LEAVES - 1) / ITEM_LEAVES);
+    return make_leaves(t->s->tensor, &t->leaves, e);
 }
 
 static int take_matrix(struct loader *l, struct slot *s, unsigned char *place, struct err *e)
 {
     void *copy;
-    struct taking t = {l, s, {s->tensor->type, s->rows, s->cols, slot_rows(l, s, &copy)},
-                       !l->is_hashed && is_last_part(s)};
+    struct taking t = {s, {s->tensor->type, s->rows, s->cols, slot_rows(l, s, &copy)},
+                       NULL, 0};
     if (!t.source.data) {
         return err_set(e, ERR_NOMEM, "no memory to order the rows of tensor %s", s->name);
     }
-    const int rc = mat_plan_at(&t.source, place, s->mat, e);
+    int rc = mat_plan_at(&t.source, place, s->mat, e);
+    if (rc == 0 && !l->is_hashed && is_last_part(s)) {
+        rc = plan_hashes(&t, e);
+    }
     if (rc == 0) {
         const int n_packs = (mat_n_groups(s->mat) + PACK_GROUPS - 1) / PACK_GROUPS;
-        pool_run(l->pool, take_item, &t, 1 + n_packs);
+        pool_run(l->pool, take_item, &t, t.n_hashes + n_packs);
     }
+    if (rc == 0 && t.leaves) {
+        hash_tensor(&l->hash, s->tensor, t.leaves);
+    }
+    free(t.leaves);
     free(copy);
     return rc && e ? err_prefix(e, "tensor %s", s->name) : rc;
 }
@@ -248,7 +278,15 @@ static int take_vector(struct loader *l, const struct slot *s, float *place, str
     quant_type(s->tensor->type)->dequantize(s->tensor->data, place, (size_t)s->cols);
     *s->vector = place;
     if (!l->is_hashed && is_last_part(s)) {
-        hash_tensor(&l->hash, s->tensor);
+        const size_t n_bytes = (size_t)s->tensor->n_bytes;
+        uint8_t (*leaves)[HASH_BYTES];
+        const int rc = make_leaves(s->tensor, &leaves, e);
+        if (rc) {
+            return rc;
+        }
+        hash_leaves(s->tensor->data, n_bytes, 0, hash_n_leaves(n_bytes), leaves);
+        hash_tensor(&l->hash, s->tensor, leaves);
+        free(leaves);
     }
     if (!s->is_turned) {
         return 0;
@@ -281,7 +319,7 @@ static int take_slots(struct loader *l, float **ret_next, struct err *e)
     unsigned char *place = l->m->region;
     for (size_t i = 0; i < l->n_slots; i++) {
         struct slot *s = &l->slots[i];
-        if (l->o->abort && atomic_load(l->o->abort)) {
+        if ((l->o->abort && atomic_load(l->o->abort)) || (l->stop && atomic_load(l->stop))) {
             return err_set(e, ERR_CANCELED, "loading was canceled");
         }
         const int rc = s->mat ? take_matrix(l, s, place, e) : take_vector(l, s, next, e);
@@ -365,6 +403,7 @@ static int load(struct loader *l, struct err *e)
     }
     l->is_hashed = fingerprint_recall(l->o->fingerprint_cache, gguf_stat(l->g), l->m->weights_hash);
     hash_init(&l->hash);
+    hash_add(&l->hash, "hearth weights 2", 17);
     rc = take_slots(l, &tables, e);
     if (!rc) {
         rc = choose_factors(l, e);
@@ -397,10 +436,10 @@ int model_measure(const struct gguf *g, int n_ctx, uint64_t *ret_bytes, struct e
     return rc;
 }
 
-int model_open(const struct gguf *g, const struct engine_options *o, struct model **ret,
-               struct err *e)
+int model_open(const struct gguf *g, const struct engine_options *o, const atomic_int *stop,
+               struct model **ret, struct err *e)
 {
-    struct loader l = {.g = g, .o = o, .m = sys.malloc(sizeof *l.m)};
+    struct loader l = {.g = g, .o = o, .stop = stop, .m = sys.malloc(sizeof *l.m)};
     if (!l.m) {
         return err_set(e, ERR_NOMEM, "out of memory for the model");
     }

@@ -119,9 +119,10 @@ int model_read_params(const struct gguf *g, struct model_params *ret, struct err
 int model_kv_shape(const struct model_params *p, enum kv_type type, struct kv_shape *ret,
                    struct err *e) MUST_USE;
 /* Loads the weights of an open GGUF: shapes checked first, then memory, then packed tensor by
- * tensor, dropping each from the mapping. */
-int model_open(const struct gguf *g, const struct engine_options *o, struct model **ret,
-               struct err *e) MUST_USE;
+ * tensor, dropping each from the mapping. `stop` (may be NULL): ERR_CANCELED when it becomes
+ * non-zero, as o->abort. */
+int model_open(const struct gguf *g, const struct engine_options *o, const atomic_int *stop,
+               struct model **ret, struct err *e) MUST_USE;
 /* Bytes that model_open would keep for a context of n_ctx positions; refuses what it would refuse
  * before reading a weight. */
 int model_measure(const struct gguf *g, int n_ctx, uint64_t *ret_bytes,

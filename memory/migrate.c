@@ -190,12 +190,14 @@ static int keep_copy(struct db *db, int64_t version, struct err *e)
     return rc < 0 ? err_prefix(e, "a copy before the migration") : 0;
 }
 
-static int run_step(struct db *db, const char *sql, int to_version, struct err *e)
+/* All but the last step may wait for the disk until that one does: a power cut leaves one of the
+ * versions between, and the next start goes on from there. */
+static int run_step(struct db *db, const char *sql, int to_version, bool is_last, struct err *e)
 {
     char mark[96];
     snprintf(mark, sizeof(mark), "PRAGMA application_id = %d; PRAGMA user_version = %d",
              SCHEMA_APPLICATION_ID, to_version);
-    int rc = db_begin(db, DB_FULL, e);
+    int rc = db_begin(db, is_last ? DB_FULL : DB_NORMAL, e);
     if (rc < 0)
         return rc;
     rc = db_exec(db, sql, e);
@@ -237,7 +239,7 @@ static int open_judged(const char *path, off_t n_bytes, const struct migrate_pla
     if (rc == 0 && version > 0 && version < plan->n_steps)
         rc = keep_copy(db, version, e);
     for (int v = (int)version; rc == 0 && v < plan->n_steps; v++)
-        rc = run_step(db, plan->steps[v], v + 1, e);
+        rc = run_step(db, plan->steps[v], v + 1, v + 1 == plan->n_steps, e);
     if (rc < 0)
         db_close(db);
     else

@@ -189,6 +189,26 @@ static void the_bytes_are_on_disk_before_the_name(void **state)
     assert_string_equal(order, "open write fsync close rename dir fsync close ");
 }
 
+static void a_cache_is_written_whole_without_a_wait_for_the_disk(void **state)
+{
+    (void)state;
+    struct err e;
+    struct buf b;
+    sys.openat = noted_openat;
+    sys.write = noted_write;
+    sys.fsync = noted_fsync;
+    sys.close = noted_close;
+    sys.renameat = noted_renameat;
+    order[0] = '\0';
+    assert_int_equal(file_write_unsynced(path, "other", 5, &e), 0);
+    sys_reset();
+    assert_string_equal(order, "open write close rename ");
+    buf_init(&b, 100);
+    assert_int_equal(file_read(path, &b, &e), 0);
+    assert_int_equal(b.len, 5);
+    buf_done(&b);
+}
+
 static void interrupted_calls_are_made_again(void **state)
 {
     (void)state;
@@ -464,6 +484,7 @@ int main(void)
         TEST(a_written_file_is_private_and_reads_back),
         TEST(whichever_call_fails_the_file_is_old_or_whole),
         TEST(the_bytes_are_on_disk_before_the_name),
+        TEST(a_cache_is_written_whole_without_a_wait_for_the_disk),
         TEST(interrupted_calls_are_made_again),
         TEST(no_space_names_the_file_and_the_reason),
         TEST(leftovers_of_a_killed_process_are_passed_over),

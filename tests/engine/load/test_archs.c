@@ -288,7 +288,7 @@ static void rotation(struct gguf_writer *w, int n_ctx, float ret[32])
     struct err e = {0};
     const struct engine_options o = {.model_path = f.path, .n_ctx = n_ctx};
     assert_int_equal(gguf_open(f.path, &g, &e), 0);
-    if (model_open(g, &o, &m, &e)) {
+    if (model_open(g, &o, NULL, &m, &e)) {
         fail_msg("%s", e.text);
     }
     memcpy(ret, m->rope + 100 * 32, 32 * sizeof *ret);

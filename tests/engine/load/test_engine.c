@@ -224,7 +224,7 @@ static void linear_scaling_divides_positions(void **state)
     gguf_writer_done(&w);
     const struct engine_options o = {.model_path = f.path};
     assert_int_equal(gguf_open(f.path, &g, &e), 0);
-    assert_int_equal(model_open(g, &o, &model, &e), 0);
+    assert_int_equal(model_open(g, &o, NULL, &model, &e), 0);
     gguf_close(g);
     for (int pos = 0; pos < 512; pos += 73) {
         for (int i = 0; i < 16; i++) {

@@ -584,6 +584,28 @@ static void loading_can_be_canceled_and_tells_its_progress(void **state)
     close(f.fd);
 }
 
+/* They are read at the same time, by two threads. */
+static void of_a_bad_vocabulary_and_bad_weights_the_first_is_told(void **state)
+{
+    (void)state;
+    struct gguf_writer w;
+    struct file f = file_new();
+    struct engine *en = NULL;
+    struct err e;
+    good(&w);
+    gguf_remove(&w, "tokenizer.ggml.token_type");
+    assert_true(gguf_writer_save_fd(&w, f.fd));
+    gguf_writer_done(&w);
+    for (int i = 0; i < 20; i++) {
+        const struct engine_options o = {
+            .model_path = f.path, .n_threads = 2, .memory_bytes = i % 2 ? 1000 : 0};
+        assert_int_equal(engine_open(&o, &en, &e), ERR_UNSUPPORTED);
+        assert_non_null(strstr(e.text, "tokenizer.ggml.token_type"));
+        assert_null(en);
+    }
+    close(f.fd);
+}
+
 static int fail_in;
 
 static void *failing_malloc(size_t n)
@@ -653,6 +675,7 @@ int main(void)
         cmocka_unit_test(every_byte_of_the_header_may_be_wrong),
         cmocka_unit_test(errors_leave_utf8_in_their_text),
         cmocka_unit_test(the_memory_budget_is_checked_with_numbers),
+        cmocka_unit_test(of_a_bad_vocabulary_and_bad_weights_the_first_is_told),
         cmocka_unit_test(loading_can_be_canceled_and_tells_its_progress),
         cmocka_unit_test(every_allocation_of_the_reader_may_fail),
         cmocka_unit_test(the_process_has_not_grown),
