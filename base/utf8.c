@@ -231,6 +231,11 @@ bool utf8_is_upper(uint32_t cp)
     return utf8proc_category((utf8proc_int32_t)cp) == UTF8PROC_CATEGORY_LU;
 }
 
+const char *utf8_category(uint32_t cp)
+{
+    return utf8proc_category_string((utf8proc_int32_t)cp);
+}
+
 uint32_t utf8_case(uint32_t cp, bool is_upper)
 {
     static const struct {

@@ -48,6 +48,8 @@ enum utf8_kind {
 };
 enum utf8_kind utf8_kind(uint32_t cp);
 bool utf8_is_upper(uint32_t cp);
+/* Its general category: "Lu", "Nd", "Cn" …; utf8proc. */
+const char *utf8_category(uint32_t cp);
 /* cp in upper or lower case where that is one code point whatever stands around it; 0 where it
  * isn't (ß, İ, Σ at a word's end, ligatures …; SpecialCasing.txt). */
 uint32_t utf8_case(uint32_t cp, bool is_upper);

@@ -38,6 +38,7 @@ enum jinja_type {
     JINJA_LIST,
     JINJA_DICT,
     JINJA_NAMESPACE,
+    JINJA_LOOP,     /* the variable of a for */
     JINJA_FUNCTION, /* a global's, a method, a macro */
     JINJA_ABSENT,   /* an argument that wasn't given */
 };
@@ -50,6 +51,7 @@ struct jinja_str {
 struct jinja_list;
 struct jinja_dict;
 struct jinja_function;
+struct jinja_loop;
 
 /* Small, copied freely; what it points to lives in the arena it was made in. */
 struct jinja_value {
@@ -63,6 +65,7 @@ struct jinja_value {
         struct jinja_list *list;
         struct jinja_dict *dict;
         const struct jinja_function *function;
+        struct jinja_loop *loop;
         const char *name; /* of something undefined, for messages; or NULL */
     };
 };

@@ -90,25 +90,40 @@ static int wrap(struct jinja_parser *p, enum jinja_kind kind, struct jinja_node 
     return 0;
 }
 
+/* Whether v can stand behind the arguments that are there: positional ones first, * once, names
+ * before **, that once. */
+static bool may_follow(const struct jinja_node *call, const struct jinja_node *v)
+{
+    const bool is_named = v->kind == NODE_KEYWORD, is_list = v->kind == NODE_SPREAD && v->op == '*';
+    for (size_t i = 0; i < call->n; i++) {
+        const struct jinja_node *before = call->v[i];
+        const bool is_spread = before->kind == NODE_SPREAD;
+        if ((is_spread && (before->op != '*' || is_list)) ||
+            ((is_spread || before->kind == NODE_KEYWORD) && v->kind != NODE_SPREAD && !is_named))
+            return false;
+    }
+    return true;
+}
+
 /* The arguments behind "(", through ")". */
 static int arguments(struct jinja_parser *p, struct jinja_node *call)
 {
     while (!jinja_take_op(p, ')')) {
         struct jinja_node *v = NULL;
-        if (jinja_is_op(p, '*') || jinja_is_op(p, OP2('*', '*')))
-            return err_set(p->e, ERR_UNSUPPORTED, "line %d: * and ** in a call",
-                           jinja_peek(p)->line);
         const struct jinja_token *t = jinja_peek(p);
+        const int stars = jinja_is_op(p, '*') || jinja_is_op(p, OP2('*', '*')) ? t->op : 0;
         bool is_keyword = t->kind == TOKEN_NAME && t[1].kind == TOKEN_OP && t[1].op == '=';
-        p->at += is_keyword ? 2 : 0;
+        p->at += is_keyword ? 2 : stars ? 1 : 0;
         int rc = jinja_expression(p, &v);
         if (rc == 0 && is_keyword && (rc = wrap(p, NODE_KEYWORD, &v)) == 0)
             v->name = t->str;
+        if (rc == 0 && stars && (rc = wrap(p, NODE_SPREAD, &v)) == 0)
+            v->op = stars;
         if (rc == 0 && call->n == JINJA_ARGS_MAX)
-            rc = err_set(p->e, ERR_LIMIT, "line %d: more than %d arguments", t->line,
+            rc = err_set(p->e, ERR_UNSUPPORTED, "line %d: more than %d arguments", t->line,
                          JINJA_ARGS_MAX);
-        if (rc == 0 && !is_keyword && call->n > 0 && call->v[call->n - 1]->kind == NODE_KEYWORD)
-            rc = jinja_syntax(p, "an argument behind one with a name");
+        if (rc == 0 && !may_follow(call, v))
+            rc = jinja_syntax(p, "an argument behind one with a name or a star");
         if (rc == 0)
             rc = jinja_node_add(p, call, v);
         if (rc == 0 && !jinja_is_op(p, ')'))
@@ -187,6 +202,9 @@ static int constant(struct jinja_parser *p, struct jinja_node *x)
             }
         if (jinja_str_is(&t->str, "self"))
             return err_set(p->e, ERR_UNSUPPORTED, "line %d: the name \"self\"", t->line);
+        static const char *const specials[N_SPECIALS] = {"caller", "kwargs", "varargs", "loop"};
+        for (int i = 0; i < N_SPECIALS; i++)
+            p->n_names[i] += jinja_str_is(&t->str, specials[i]);
     }
     return 0;
 }
@@ -292,9 +310,7 @@ static int attribute(struct jinja_parser *p, struct jinja_node *x)
 static int check_callee(struct jinja_parser *p, const struct jinja_node *callee)
 {
     const struct jinja_str *name = &callee->name;
-    bool is_loop = jinja_str_is(name, "cycle") || jinja_str_is(name, "changed");
-    if (callee->kind == NODE_ATTR &&
-        (is_loop || (!jinja_is_method(name) && callee->a->kind != NODE_NAME)))
+    if (callee->kind == NODE_ATTR && !jinja_is_method(name) && callee->a->kind != NODE_NAME)
         return err_set(p->e, ERR_UNSUPPORTED, "line %d: the method \"%.*s\"", callee->line,
                        (int)name->n, name->s);
     return 0;

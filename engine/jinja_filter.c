@@ -1,5 +1,6 @@
 /* Filters of one value: text, numbers, JSON. Those of lists are in jinja_filter_list.c. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,6 +48,8 @@ FILTER(filter_trim)
     struct jinja_str s;
     const struct jinja_value *chars = &args->v[0];
     bool has_chars = chars->type == JINJA_STR;
+    if (!has_chars && chars->type != JINJA_ABSENT && chars->type != JINJA_NONE)
+        return jinja_fail(r, ERR_INVAL, "trim of %s", jinja_type_name(chars));
     int rc = jinja_to_str(r, self, &s);
     if (rc < 0)
         return rc;
@@ -66,6 +69,8 @@ FILTER(filter_length)
         n = self->list->n;
     else if (self->type == JINJA_DICT)
         n = self->dict->n;
+    else if (self->type == JINJA_LOOP)
+        n = jinja_loop_length(self->loop);
     else if (self->type != JINJA_UNDEFINED)
         return jinja_fail(r, ERR_INVAL, "%s has no length", jinja_type_name(self));
     *ret = jinja_int((int64_t)n);
@@ -94,6 +99,8 @@ FILTER(filter_replace)
         rc = jinja_to_str(r, &v[i], &part);
         v[i] = jinja_of_str(&part);
     }
+    if (v[2].type == JINJA_NONE)
+        v[2].type = JINJA_ABSENT;
     return rc < 0 ? rc : jinja_replace(r, &s, v, ret);
 }
 
@@ -126,9 +133,25 @@ static bool read_number(const struct jinja_str *in, bool is_int, struct jinja_va
     return *end == 0;
 }
 
+/* What Python may read as a number and read_number doesn't: digits of other scripts, 1_000, many
+ * digits. */
+static bool is_odd_number(const struct jinja_str *s, bool is_int)
+{
+    size_t n_digits = 0;
+    bool is_odd = memchr(s->s, 0, s->n) != NULL;
+    for (size_t i = 0; i < s->n; i++) {
+        const unsigned char c = (unsigned char)s->s[i];
+        n_digits += c >= '0' && c <= '9';
+        is_odd = is_odd || c >= 0x80 || (c == '_' && n_digits > 0);
+    }
+    return is_odd || (is_int ? n_digits > 17 : n_digits > 40);
+}
+
 FILTER(filter_int)
 {
     struct jinja_value v = *self;
+    if (self->type == JINJA_STR && is_odd_number(&self->str, true))
+        return jinja_fail(r, ERR_UNSUPPORTED, "a number that isn't plainly written");
     if (args->v[1].type != JINJA_ABSENT)
         return jinja_fail(r, ERR_UNSUPPORTED, "int with a base");
     if (self->type == JINJA_UNDEFINED)
@@ -150,6 +173,8 @@ FILTER(filter_int)
 FILTER(filter_float)
 {
     struct jinja_value v = *self;
+    if (self->type == JINJA_STR && is_odd_number(&self->str, false))
+        return jinja_fail(r, ERR_UNSUPPORTED, "a number that isn't plainly written");
     if (self->type == JINJA_UNDEFINED)
         return jinja_fail(r, ERR_INVAL, "float of what is undefined");
     bool ok = self->type == JINJA_INT || self->type == JINJA_FLOAT || self->type == JINJA_BOOL;
@@ -168,7 +193,9 @@ FILTER(filter_abs)
 {
     (void)args;
     *ret = *self;
-    if (self->type == JINJA_INT && self->i > INT64_MIN)
+    if (self->type == JINJA_BOOL)
+        *ret = jinja_int(self->b);
+    else if (self->type == JINJA_INT && self->i > INT64_MIN)
         ret->i = self->i < 0 ? -self->i : self->i;
     else if (self->type == JINJA_FLOAT)
         ret->f = fabs(self->f);
@@ -177,18 +204,41 @@ FILTER(filter_abs)
     return 0;
 }
 
+static int round_up_or_down(struct jinja_run *r, const struct jinja_value *v,
+                            const struct jinja_value *how, int n, struct jinja_value *ret)
+{
+    const bool is_ceil = how->type == JINJA_STR && jinja_str_is(&how->str, "ceil");
+    if (!is_ceil && !(how->type == JINJA_STR && jinja_str_is(&how->str, "floor")))
+        return jinja_fail(r, ERR_INVAL, "method must be common, ceil or floor");
+    const double f = v->type == JINJA_FLOAT ? v->f : (double)jinja_int_of(v), by = pow(10, n);
+    if (fabs(f) > 1e15 / by || !isfinite(f))
+        return jinja_fail(r, ERR_UNSUPPORTED, "rounding of a number so large");
+    *ret = (struct jinja_value){.type = JINJA_FLOAT};
+    ret->f = (is_ceil ? ceil(f * by) : floor(f * by)) / by;
+    ret->f += 0.0; /* no -0.0: Python's ceil and floor give integers */
+    return 0;
+}
+
 FILTER(filter_round)
 {
-    if (args->v[1].type != JINJA_ABSENT ||
-        (args->v[0].type != JINJA_ABSENT && (args->v[0].type != JINJA_INT || args->v[0].i != 0)))
-        return jinja_fail(r, ERR_UNSUPPORTED, "round with arguments");
-    if (self->type == JINJA_BOOL)
-        return jinja_fail(r, ERR_UNSUPPORTED, "round of a bool");
-    if (self->type != JINJA_INT && self->type != JINJA_FLOAT)
-        return jinja_fail(r, ERR_INVAL, "round of %s", jinja_type_name(self));
-    *ret = *self;
-    if (self->type == JINJA_FLOAT)
-        ret->f = rint(self->f);
+    const struct jinja_value *how = &args->v[1], *digits = &args->v[0];
+    const bool is_common = how->type == JINJA_ABSENT ||
+                           (how->type == JINJA_STR && jinja_str_is(&how->str, "common"));
+    if (digits->type != JINJA_ABSENT &&
+        (digits->type != JINJA_INT || digits->i < 0 || digits->i > 15))
+        return jinja_fail(r, ERR_UNSUPPORTED, "round to other than 0 to 15 digits");
+    const int n = digits->type == JINJA_INT ? (int)digits->i : 0;
+    if (!jinja_is_int(self) && self->type != JINJA_FLOAT)
+        return jinja_fail(r, is_common ? ERR_INVAL : ERR_UNSUPPORTED, "round of %s",
+                          jinja_type_name(self));
+    if (!is_common)
+        return round_up_or_down(r, self, how, n, ret);
+    *ret = self->type == JINJA_FLOAT ? *self : jinja_int(jinja_int_of(self));
+    if (self->type == JINJA_FLOAT && isfinite(self->f)) {
+        char text[400]; /* correctly rounded, half to even in binary: as Python does it */
+        snprintf(text, sizeof text, "%.*f", n, self->f);
+        ret->f = strtod(text, NULL);
+    }
     return 0;
 }
 
@@ -234,8 +284,10 @@ FILTER(filter_tojson)
     struct jinja_json how = {.indent = -1};
     const struct jinja_value *separators = &args->v[2];
     const struct jinja_value *indent = &args->v[1];
-    if (indent->type == JINJA_INT && indent->i >= 0 && indent->i <= 64)
-        how.indent = indent->i;
+    if (indent->type == JINJA_INT && indent->i <= 64)
+        how.indent = indent->i > 0 ? indent->i : 0;
+    else if (indent->type == JINJA_STR)
+        how = (struct jinja_json){.indent = 1, .unit = &indent->str};
     else if (indent->type != JINJA_ABSENT && indent->type != JINJA_NONE)
         return jinja_fail(r, ERR_UNSUPPORTED, "tojson with an indent that isn't 0 to 64");
     how.ensure_ascii = args->v[0].type != JINJA_ABSENT && jinja_truth(&args->v[0]);
@@ -273,6 +325,8 @@ FILTER(filter_indent)
         return jinja_fail(r, ERR_UNSUPPORTED, "indent of what safe or escape gave");
     if (args->v[0].type == JINJA_STR) {
         pad = args->v[0].str;
+    } else if (args->v[0].type != JINJA_INT && args->v[0].type != JINJA_ABSENT) {
+        return jinja_fail(r, ERR_INVAL, "indent by %s", jinja_type_name(&args->v[0]));
     } else if (args->v[0].type == JINJA_INT) {
         char *p = arena_alloc(
             r->arena, args->v[0].i >= 0 && args->v[0].i < 1000 ? (size_t)args->v[0].i + 1 : 1);
@@ -283,8 +337,8 @@ FILTER(filter_indent)
     }
     bool first = args->v[1].type != JINJA_ABSENT && jinja_truth(&args->v[1]);
     bool blank = args->v[2].type != JINJA_ABSENT && jinja_truth(&args->v[2]);
-    if (memchr(s.s, '\r', s.n))
-        return jinja_fail(r, ERR_UNSUPPORTED, "indent of lines that end in \\r");
+    if (jinja_has_odd_lines(&s))
+        return jinja_fail(r, ERR_UNSUPPORTED, "indent of lines that end in other than \\n");
     if (rc == 0 && first)
         rc = jinja_text_add(&t, &pad);
     for (size_t i = 0, end; rc == 0 && i < s.n; i = end) {
@@ -304,7 +358,32 @@ FILTER(filter_indent)
     return rc;
 }
 
+FILTER(filter_format)
+{
+    struct jinja_value v = jinja_none();
+    int rc = args->n > 0 && args->n_named > 0
+                 ? jinja_fail(r, ERR_INVAL, "format takes arguments in order or by name, not both")
+                 : 0;
+    if (rc == 0 && args->n_named > 0)
+        rc = jinja_dict_new(r->arena, &v) < 0 ? jinja_nomem(r) : 0;
+    else if (rc == 0)
+        rc = jinja_list_make(r, LIST_TUPLE, &v);
+    for (size_t i = 0; rc == 0 && i < args->n; i++)
+        rc = jinja_push(r, &v, &args->v[i]);
+    for (size_t i = 0; rc == 0 && i < args->n_named; i++) {
+        const struct jinja_value k = jinja_of_str(&args->names[i]);
+        rc = jinja_dict_put(r, v.dict, &k, &args->named[i]);
+    }
+    struct jinja_str s;
+    if (rc == 0 && self->is_markup)
+        rc = jinja_fail(r, ERR_UNSUPPORTED, "formatting what safe or escape gave");
+    if (rc == 0)
+        rc = jinja_to_str(r, self, &s);
+    return rc < 0 ? rc : jinja_percent(r, &s, &v, ret);
+}
+
 static const struct jinja_filter filters[] = {
+    {{"format", filter_format, NULL}},
     {{"upper", filter_upper, ""}},
     {{"lower", filter_lower, ""}},
     {{"title", filter_title, ""}},

@@ -72,6 +72,7 @@ enum jinja_kind {
     NODE_TUPLE,
     NODE_DICT, /* v: key, value, … */
     NODE_KEYWORD, /* name = a, among arguments */
+    NODE_SPREAD,  /* op '*' or "**" and a, among arguments */
     NODE_PARAM,   /* name, a: default or NULL */
     NODE_CAPTURED /* the text of the block that is being filtered */
 };
@@ -89,7 +90,12 @@ struct jinja_node {
     struct jinja_value value;
     const struct jinja_filter *filter;
     const struct jinja_test *test;
+    bool uses_loop, has_break, is_recursive; /* NODE_FOR: the name "loop", "break" in its body */
+    unsigned specials;                       /* NODE_MACRO: 1 << the SPECIAL_ its body names */
 };
+
+/* Names that a macro has without a parameter, if its body says them. */
+enum { SPECIAL_CALLER, SPECIAL_KWARGS, SPECIAL_VARARGS, SPECIAL_LOOP, N_SPECIALS };
 
 struct jinja {
     struct arena arena;
@@ -105,6 +111,9 @@ struct jinja_parser {
     struct jinja *j;
     size_t at;
     int depth, n_loops;
+    int n_fors;                 /* as n_loops, through macros too */
+    size_t n_breaks;            /* seen so far, and so below */
+    size_t n_names[N_SPECIALS]; /* by SPECIAL_ */
     struct err *e;
 };
 
@@ -143,6 +152,8 @@ struct jinja_list {
     size_t n, cap;
     enum jinja_list_kind kind;
     bool is_spent;
+    bool is_group;    /* a pair out of groupby: it has .grouper and .list */
+    const char *late; /* what Jinja2 would raise when this generator is used; or NULL */
 };
 struct jinja_pair {
     struct jinja_value key, value;
@@ -176,6 +187,7 @@ struct jinja_run {
     struct jinja_value captured;
     int64_t now;
     int line, depth, n_calls;
+    size_t n_reads, n_writes; /* of namespaces' attributes */
     uint64_t n_steps;
     enum { FLOW_NONE, FLOW_BREAK, FLOW_CONTINUE } flow;
     struct err *e;
@@ -202,7 +214,8 @@ struct jinja_builtin_row {
     const char *name;
     jinja_builtin *run;
     const char *params; /* "width,first": bound in order into args->v, JINJA_ABSENT where not
-                         * given; NULL: as they come */
+                         * given; NULL: as they come. Behind "/": not to be given by name. */
+    bool is_lazy;       /* a generator in Jinja2: what goes wrong does so when it is used */
 };
 struct jinja_filter {
     struct jinja_builtin_row row;
@@ -215,8 +228,8 @@ const struct jinja_filter *jinja_find_filter(const struct jinja_str *name);
 const struct jinja_test *jinja_find_test(const struct jinja_str *name);
 /* Methods of strings, lists, dicts and namespaces; is_known: some type has it. */
 bool jinja_is_method(const struct jinja_str *name);
-/* An attribute that some Python type has and hearth doesn't know. */
-bool jinja_is_foreign(const struct jinja_str *name);
+/* An attribute that v's Python type has, or one like it, and hearth doesn't know. */
+bool jinja_is_foreign(const struct jinja_value *v, const struct jinja_str *name);
 const struct jinja_builtin_row *jinja_find_method(enum jinja_type type,
                                                   const struct jinja_str *name);
 const struct jinja_builtin_row *jinja_find_str_method(const struct jinja_str *name);
@@ -234,6 +247,8 @@ const char *jinja_type_name(const struct jinja_value *v);
 bool jinja_truth(const struct jinja_value *v);
 int jinja_equal(struct jinja_run *r, const struct jinja_value *a, const struct jinja_value *b,
                 bool *ret) MUST_USE;
+/* Whether it can be a key: ERR_INVAL if not. */
+int jinja_need_hashable(struct jinja_run *r, const struct jinja_value *v) MUST_USE;
 /* -1, 0, 1; ERR_INVAL for what Python doesn't order. */
 int jinja_order(struct jinja_run *r, const struct jinja_value *a, const struct jinja_value *b,
                 int *ret) MUST_USE;
@@ -275,17 +290,38 @@ size_t jinja_space_at(const char *s, size_t n); /* length of the white space cha
 size_t jinja_space_before(const char *s, size_t n); /* … that ends at s + n */
 /* sides: 1 left, 2 right; chars NULL: white space. */
 struct jinja_str jinja_strip(const struct jinja_str *s, const struct jinja_str *chars, int sides);
+/* Whether it has an end of line other than "\n" for Python's splitlines. */
+bool jinja_has_odd_lines(const struct jinja_str *s);
 /* The byte offset of what in s from `from`; (size_t)-1: not there. */
 size_t jinja_find(const struct jinja_str *s, const struct jinja_str *what, size_t from);
 int jinja_replace(struct jinja_run *r, const struct jinja_str *s, const struct jinja_value v[3],
                   struct jinja_value *ret) MUST_USE;
-/* how: 'u'pper, 'l'ower, 't'itle (Jinja's filter), 'T'itle (Python's method), 'c'apitalize */
+/* How Python sees a code point. */
+enum jinja_char {
+    CHAR_OTHER,
+    CHAR_LETTER,
+    CHAR_DECIMAL,
+    CHAR_NUMBER, /* a number of another kind */
+    CHAR_MARK,   /* combining */
+    CHAR_HIDDEN, /* not printable */
+    CHAR_UNKNOWN /* unassigned, in this table */
+};
+/* The code point at *at, which moves behind it; U+FFFD for bytes that aren't UTF-8. */
+uint32_t jinja_next(const struct jinja_str *s, size_t *at);
+enum jinja_char jinja_char_of(uint32_t cp);
+/* 'u'pper, 'l'ower, 't'itle case letter; 0: has no case; '?': not known here. */
+char jinja_case_of(uint32_t cp);
+/* Whether s is in upper ('u'), lower ('l') or title ('t') case, as str.isupper() … say. */
+int jinja_is_cased(struct jinja_run *r, const struct jinja_str *s, char how, bool *ret) MUST_USE;
+/* how: 'u'pper, 'l'ower, 't'itle (Jinja's filter), 'T'itle (Python's method), 'c'apitalize,
+ * 's'wapcase */
 int jinja_case(struct jinja_run *r, const struct jinja_str *s, char how, struct jinja_str *ret)
     MUST_USE;
 
 /* jinja_json.c */
 struct jinja_json {
-    int64_t indent; /* -1: none */
+    int64_t indent; /* a level; -1: none */
+    const struct jinja_str *unit; /* what indent counts; NULL: spaces */
     bool ensure_ascii, sort_keys;
     struct jinja_str item, key; /* separators */
 };
@@ -294,6 +330,12 @@ int jinja_to_json(struct jinja_text *t, const struct jinja_value *v, const struc
 /* As Python's repr writes them. */
 int jinja_repr(struct jinja_text *t, const struct jinja_value *v, int depth) MUST_USE;
 void jinja_format_float(double f, char ret[40]);
+
+/* jinja_format.c: fmt % args, and fmt.format(…), as Python has them. */
+int jinja_percent(struct jinja_run *r, const struct jinja_str *fmt, const struct jinja_value *args,
+                  struct jinja_value *ret) MUST_USE;
+int jinja_format(struct jinja_run *r, const struct jinja_str *fmt, const struct jinja_args *args,
+                 struct jinja_value *ret) MUST_USE;
 
 /* jinja_filter.c: for HTML, unless it is that already. */
 int jinja_escape(struct jinja_run *r, const struct jinja_value *v, struct jinja_value *ret)
@@ -330,7 +372,24 @@ int jinja_run_row(struct jinja_run *r, const struct jinja_builtin_row *row,
                   const struct jinja_value *self, struct jinja_args *args,
                   struct jinja_value *ret) MUST_USE;
 
+/* jinja_loop.c */
+int jinja_run_for(struct jinja_run *r, const struct jinja_node *x) MUST_USE;
+/* loop.name; undefined for what it hasn't. */
+int jinja_loop_attribute(struct jinja_run *r, const struct jinja_value *v,
+                         const struct jinja_str *name, struct jinja_value *ret) MUST_USE;
+/* loop(items) of a recursive for: what its body prints for them. */
+int jinja_loop_call(struct jinja_run *r, const struct jinja_loop *loop, struct jinja_args *args,
+                    struct jinja_value *ret) MUST_USE;
+size_t jinja_loop_length(const struct jinja_loop *loop);
+int jinja_loop_repr(struct jinja_text *t, const struct jinja_loop *loop) MUST_USE;
+
 /* jinja_run.c */
+/* A body's statements, until a break or continue. */
+int jinja_run_body(struct jinja_run *r, const struct jinja_node *x) MUST_USE;
+int jinja_assign(struct jinja_run *r, const struct jinja_node *target, const struct jinja_value *v)
+    MUST_USE;
+/* Cuts what was printed since `from` off, as a string. */
+int jinja_capture(struct jinja_run *r, size_t from, struct jinja_value *ret) MUST_USE;
 int jinja_set(struct jinja_run *r, const struct jinja_str *name, const struct jinja_value *v)
     MUST_USE;
 /* NULL: no memory, and r->e says so. */

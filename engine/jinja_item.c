@@ -36,9 +36,17 @@ static int method(struct jinja_run *r, const struct jinja_value *v, const struct
                   struct jinja_value *ret)
 {
     const struct jinja_builtin_row *row = jinja_find_method(v->type, name);
+    const enum jinja_list_kind kind = v->type == JINJA_LIST ? v->list->kind : LIST_PLAIN;
+    if (row && kind != LIST_PLAIN &&
+        (kind > LIST_RANGE || (!jinja_str_is(name, "count") && !jinja_str_is(name, "index"))))
+        row = NULL; /* a tuple and a range have these two */
+    if (row && !row->run) { /* Jinja2's immutable sandbox: it would change the value */
+        *ret = jinja_undefined(name->s);
+        return 0;
+    }
     if (!row) {
         *ret = jinja_undefined(name->s);
-        bool is_foreign = jinja_is_foreign(name) &&
+        bool is_foreign = jinja_is_foreign(v, name) &&
                           !(v->type == JINJA_DICT && jinja_dict_find_str(v->dict, name));
         return is_foreign ? jinja_fail(r, ERR_UNSUPPORTED, "the attribute \"%.40s\" of %s", name->s,
                                        jinja_type_name(v))
@@ -62,12 +70,23 @@ int jinja_attribute(struct jinja_run *r, const struct jinja_value *v, const stru
         return jinja_fail(r, ERR_UNSUPPORTED, "the attribute \"%.40s\"", name->s);
     if (v->type == JINJA_UNDEFINED)
         return jinja_fail_undefined(r, v);
+    if (v->type == JINJA_LIST && v->list->is_group &&
+        (jinja_str_is(name, "grouper") || jinja_str_is(name, "list"))) {
+        *ret = v->list->v[name->s[0] == 'l'];
+        return 0;
+    }
     int rc = v->type == JINJA_NAMESPACE ? 0 : method(r, v, name, ret);
-    bool is_there = v->type != JINJA_NAMESPACE && (rc < 0 || ret->type != JINJA_UNDEFINED);
+    if (rc == 0 && v->type == JINJA_LOOP)
+        return jinja_loop_attribute(r, v, name, ret);
+    /* a method that would change the dict hides its key too */
+    bool is_there = v->type != JINJA_NAMESPACE && (rc < 0 || ret->type != JINJA_UNDEFINED ||
+                                                   jinja_find_method(v->type, name) != NULL);
     if (is_there || (v->type != JINJA_DICT && v->type != JINJA_NAMESPACE))
         return rc;
     const struct jinja_value *item = jinja_dict_find_str(v->dict, name);
-    *ret = item ? *item : jinja_undefined(name->s);
+    const bool is_hidden = v->type == JINJA_NAMESPACE && name->n > 0 && name->s[0] == '_';
+    *ret = item && !is_hidden ? *item : jinja_undefined(name->s);
+    r->n_reads += v->type == JINJA_NAMESPACE;
     return jinja_step(r, v->dict->n * 8);
 }
 
@@ -100,11 +119,11 @@ int jinja_item(struct jinja_run *r, const struct jinja_value *v, const struct ji
     }
     if (key->type != JINJA_STR)
         return 0;
-    if (v->type == JINJA_NAMESPACE)
-        return jinja_attribute(r, v, &key->str, ret);
     char *name = arena_copy(r->arena, key->str.s, key->str.n);
     struct jinja_str s = {.s = name, .n = key->str.n};
-    return name ? method(r, v, &s, ret) : jinja_nomem(r);
+    if (!name)
+        return jinja_nomem(r);
+    return v->type == JINJA_DICT ? method(r, v, &s, ret) : jinja_attribute(r, v, &s, ret);
 }
 
 /* from, to and step as Python reads a slice of n things. */

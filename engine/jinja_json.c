@@ -57,15 +57,6 @@ static int hex_escape(struct jinja_text *t, uint32_t cp, bool is_json, uint8_t m
     return rc;
 }
 
-/* What repr escapes beyond ASCII: the common part of Unicode's separators and controls. */
-static bool is_hidden(uint32_t cp)
-{
-    return (cp >= 0x7F && cp <= 0xA0) || cp == 0xAD || cp == 0x1680 ||
-           (cp >= 0x2000 && cp <= 0x200F) || (cp >= 0x2028 && cp <= 0x202F) ||
-           (cp >= 0x205F && cp <= 0x206F) || cp == 0x3000 || (cp >= 0xE000 && cp <= 0xF8FF) ||
-           cp == 0xFEFF || (cp >= 0xFFF0 && cp <= 0xFFFB) || cp >= 0xE0000;
-}
-
 static char short_escape(char c, bool is_json)
 {
     static const char from[] = "\n\r\t\b\f", to[] = "nrtbf";
@@ -88,7 +79,9 @@ static int quoted_char(struct jinja_text *t, const struct jinja_str *c, uint32_t
         int rc = jinja_text_char(t, '\\', mark);
         return rc < 0 ? rc : jinja_text_char(t, named ? named : (char)cp, mark);
     }
-    if (cp < 0x20 || (q->is_json ? q->is_ascii && cp >= 0x7F : is_hidden(cp)))
+    if (!q->is_json && jinja_char_of(cp) == CHAR_UNKNOWN)
+        return jinja_fail(t->r, ERR_UNSUPPORTED, "the repr of U+%04X", cp);
+    if (cp < 0x20 || (q->is_json ? q->is_ascii && cp >= 0x7F : jinja_char_of(cp) == CHAR_HIDDEN))
         return hex_escape(t, cp, q->is_json, mark);
     return jinja_text_add(t, c);
 }
@@ -120,8 +113,9 @@ static int separator(struct jinja_text *t, const struct jinja_json *how, int dep
     if (rc < 0 || how->indent < 0)
         return rc;
     rc = jinja_text_lit(t, "\n");
+    const struct jinja_str space = {.s = " ", .n = 1};
     for (int64_t i = 0; rc == 0 && i < how->indent * depth; i++)
-        rc = jinja_text_lit(t, " ");
+        rc = jinja_text_add(t, how->unit ? how->unit : &space);
     return rc;
 }
 
@@ -130,11 +124,12 @@ static int json_key(struct jinja_text *t, const struct jinja_value *k, const str
     const struct quoting q = {.quote = '"', .is_json = true, .is_ascii = how->ensure_ascii};
     if (k->type == JINJA_STR)
         return quoted(t, &k->str, &q);
-    if (k->type != JINJA_INT)
-        return jinja_fail(t->r, ERR_UNSUPPORTED, "tojson of a dict with a key of type %s",
+    if (k->type != JINJA_INT && k->type != JINJA_BOOL && k->type != JINJA_NONE &&
+        k->type != JINJA_FLOAT)
+        return jinja_fail(t->r, ERR_INVAL, "keys must be str, int, float, bool or None, not %s",
                           jinja_type_name(k));
     int rc = jinja_text_lit(t, "\"");
-    rc = rc == 0 ? scalar(t, k) : rc;
+    rc = rc == 0 ? jinja_to_json(t, k, how, 0) : rc;
     return rc < 0 ? rc : jinja_text_lit(t, "\"");
 }
 
@@ -225,9 +220,23 @@ int jinja_to_json(struct jinja_text *t, const struct jinja_value *v, const struc
     return jinja_fail(t->r, ERR_INVAL, "%s is not JSON serializable", jinja_type_name(v));
 }
 
+static int repr_range(struct jinja_text *t, const struct jinja_list *l)
+{
+    char text[96];
+    if (l->n < 2)
+        return jinja_fail(t->r, ERR_UNSUPPORTED, "printing a range so short");
+    const int64_t step = l->v[1].i - l->v[0].i, end = l->v[l->n - 1].i;
+    if (step != 1)
+        return jinja_fail(t->r, ERR_UNSUPPORTED, "printing a range with steps");
+    snprintf(text, sizeof text, "range(%lld, %lld)", (long long)l->v[0].i, (long long)end + 1);
+    return jinja_text_lit(t, text);
+}
+
 static int repr_list(struct jinja_text *t, const struct jinja_list *l, int depth)
 {
     const bool is_tuple = l->kind == LIST_TUPLE;
+    if (l->kind == LIST_RANGE)
+        return repr_range(t, l);
     if (l->kind > LIST_TUPLE)
         return jinja_fail(t->r, ERR_UNSUPPORTED, "printing what isn't a list yet");
     int rc = jinja_text_lit(t, is_tuple ? "(" : "[");
@@ -280,6 +289,14 @@ int jinja_repr(struct jinja_text *t, const struct jinja_value *v, int depth)
         return repr_dict(t, v->dict, depth);
     case JINJA_LIST:
         return repr_list(t, v->list, depth);
+    case JINJA_LOOP:
+        return jinja_loop_repr(t, v->loop);
+    case JINJA_NAMESPACE:
+        t->r->n_reads++;
+        rc = jinja_text_lit(t, "<Namespace ");
+        if (rc == 0)
+            rc = repr_dict(t, v->dict, depth);
+        return rc < 0 ? rc : jinja_text_lit(t, ">");
     default:
         break;
     }

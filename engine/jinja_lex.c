@@ -260,7 +260,7 @@ static const char *escape(const struct lexer *l, const char *p, char *to, size_t
         *n = put_code_point(to, cp);
         return p + 1 + len;
     }
-    if (*p == 'N')
+    if (*p == 'N' || (unsigned char)*p >= 0x80)
         return NULL;
     to[0] = '\\';
     to[1] = *p;
@@ -284,7 +284,9 @@ static int string(struct lexer *l)
         if (*q == '\\') {
             q = escape(l, q + 1, to + t.str.n, &n);
             if (!q)
-                return fail(l, from, "a string with an escape that isn't understood");
+                return err_set(l->e, ERR_UNSUPPORTED,
+                               "line %d: a string with an escape that isn't understood",
+                               line_at(l, from));
         } else {
             to[t.str.n] = *q++;
         }
@@ -319,7 +321,9 @@ static int operator(struct lexer *l)
             n = 2;
         }
     if (n == 1 && (!*p || !strchr("+-*/%~[](){}><=.:|,;", *p)))
-        return fail(l, p, "a character that isn't understood");
+        return (unsigned char)*p >= 0x80
+                   ? err_set(l->e, ERR_UNSUPPORTED, "line %d: a name beyond ASCII", line_at(l, p))
+                   : fail(l, p, "a character that isn't understood");
     if (n == 1 && strchr("([{", *p)) {
         if (l->n_open == BRACKETS_MAX)
             return err_set(l->e, ERR_LIMIT, "line %d: brackets nested deeper than %d",

@@ -33,6 +33,40 @@ static int power(struct jinja_run *r, int64_t a, int64_t b, int64_t *ret)
     return 0;
 }
 
+/* a // b and a % b, as CPython computes them (float_floor_div). */
+static double float_divmod(double a, double b, bool is_mod)
+{
+    double mod = fmod(a, b), div = (a - mod) / b;
+    if (mod != 0 && (b < 0) != (mod < 0)) {
+        mod += b;
+        div -= 1;
+    }
+    if (is_mod)
+        return mod != 0 ? mod : copysign(0, b);
+    double whole = floor(div);
+    whole += div - whole > 0.5;
+    return div != 0 ? whole : copysign(0, a / b);
+}
+
+/* Beyond these a double doesn't hold each integer. */
+static bool is_exact(const struct jinja_value *v)
+{
+    const int64_t max = (int64_t)1 << 53;
+    return v->type == JINJA_FLOAT || (jinja_int_of(v) <= max && jinja_int_of(v) >= -max);
+}
+
+static int float_power(struct jinja_run *r, double a, double b, double *ret)
+{
+    if (a == 0 && b < 0)
+        return jinja_fail(r, ERR_INVAL, "0.0 cannot be raised to a negative power");
+    if (a < 0 && isfinite(b) && floor(b) != b)
+        return jinja_fail(r, ERR_UNSUPPORTED, "a complex number");
+    *ret = pow(a, b);
+    return isinf(*ret) && isfinite(a) && isfinite(b)
+               ? jinja_fail(r, ERR_INVAL, "numerical result out of range")
+               : 0;
+}
+
 static int int_math(struct jinja_run *r, int op, int64_t a, int64_t b, struct jinja_value *ret)
 {
     int64_t i = 0;
@@ -69,6 +103,8 @@ static int numbers(struct jinja_run *r, int op, const struct jinja_value v[2],
     double a = float_of(&v[0]), b = float_of(&v[1]), f = 0;
     if ((op == '/' || op == '%' || op == OP2('/', '/')) && b == 0)
         return jinja_fail(r, ERR_INVAL, "division by zero");
+    if (!is_exact(&v[0]) || !is_exact(&v[1]))
+        return jinja_fail(r, ERR_UNSUPPORTED, "integers that a float doesn't hold");
     if (op == '+')
         f = a + b;
     else if (op == '-')
@@ -77,12 +113,10 @@ static int numbers(struct jinja_run *r, int op, const struct jinja_value v[2],
         f = a * b;
     else if (op == '/')
         f = a / b;
-    else if (op == OP2('/', '/'))
-        f = floor(a / b);
-    else if (op == '%')
-        f = a - floor(a / b) * b;
-    else
-        f = pow(a, b);
+    else if (op == OP2('/', '/') || op == '%')
+        f = float_divmod(a, b, op == '%');
+    else if (float_power(r, a, b, &f) < 0)
+        return r->e->code;
     *ret = (struct jinja_value){.type = JINJA_FLOAT, .f = f};
     return 0;
 }
@@ -156,6 +190,11 @@ int jinja_binary(struct jinja_run *r, int op, const struct jinja_value v[2],
 {
     if (op == '~')
         return concat(r, v, ret);
+    if (op == '%' && v[0].type == JINJA_STR) {
+        if (v[0].is_markup || v[1].is_markup)
+            return jinja_fail(r, ERR_UNSUPPORTED, "formatting what safe or escape gave");
+        return jinja_percent(r, &v[0].str, &v[1], ret);
+    }
     for (int i = 0; i < 2; i++)
         if (v[i].type == JINJA_UNDEFINED)
             return jinja_fail_undefined(r, &v[i]);
@@ -172,8 +211,6 @@ int jinja_binary(struct jinja_run *r, int op, const struct jinja_value v[2],
     for (int i = 0; i < 2 && op == '*'; i++)
         if ((v[i].type == JINJA_STR || is_plain_list(&v[i])) && jinja_is_int(&v[1 - i]))
             return repeat(r, &v[i], jinja_int_of(&v[1 - i]), ret);
-    if (op == '%' && v[0].type == JINJA_STR)
-        return jinja_fail(r, ERR_UNSUPPORTED, "formatting with %%");
     return jinja_fail(r, ERR_INVAL, "unsupported operand types: %s and %s", jinja_type_name(&v[0]),
                       jinja_type_name(&v[1]));
 }

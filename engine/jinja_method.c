@@ -43,6 +43,9 @@ BUILTIN(dict_get)
 {
     if (args->v[0].type == JINJA_ABSENT)
         return jinja_fail(r, ERR_INVAL, "get without a key");
+    int rc = jinja_need_hashable(r, &args->v[0]);
+    if (rc < 0)
+        return rc;
     const struct jinja_value *v = jinja_dict_find(self->dict, &args->v[0]);
     *ret = v ? *v : args->v[1].type == JINJA_ABSENT ? jinja_none() : args->v[1];
     return jinja_step(r, self->dict->n * 8);
@@ -51,6 +54,8 @@ BUILTIN(dict_get)
 BUILTIN(list_count)
 {
     int64_t n = 0;
+    if (args->v[0].type == JINJA_ABSENT)
+        return jinja_fail(r, ERR_INVAL, "count of nothing");
     for (size_t i = 0; i < self->list->n; i++) {
         bool is;
         int rc = jinja_equal(r, &self->list->v[i], &args->v[0], &is);
@@ -64,6 +69,9 @@ BUILTIN(list_count)
 
 BUILTIN(list_index)
 {
+    if (args->v[0].type == JINJA_ABSENT || args->v[1].type != JINJA_ABSENT)
+        return jinja_fail(r, args->v[1].type != JINJA_ABSENT ? ERR_UNSUPPORTED : ERR_INVAL,
+                          "index with other than one value");
     for (size_t i = 0; i < self->list->n; i++) {
         bool is;
         int rc = jinja_equal(r, &self->list->v[i], &args->v[0], &is);
@@ -77,65 +85,78 @@ BUILTIN(list_index)
     return jinja_fail(r, ERR_INVAL, "the list doesn't hold it");
 }
 
-/* What would change a value: Jinja2's immutable sandbox forbids it. */
-BUILTIN(forbidden)
+BUILTIN(list_copy)
 {
-    (void)self;
     (void)args;
-    (void)ret;
-    return jinja_fail(r, ERR_INVAL, "changing a list or dict is not allowed in a template");
+    int rc = jinja_list_make(r, LIST_PLAIN, ret);
+    for (size_t i = 0; rc == 0 && i < self->list->n; i++)
+        rc = jinja_push(r, ret, &self->list->v[i]);
+    return rc;
 }
 
+BUILTIN(dict_copy)
+{
+    (void)r;
+    (void)args;
+    *ret = *self; /* nothing can change it, and only `sameas` could tell */
+    return 0;
+}
+
+/* Without a function: what would change a value, which Jinja2's immutable sandbox takes for
+ * something undefined. */
 static const struct {
     enum jinja_type type;
     struct jinja_builtin_row row;
 } methods[] = {{JINJA_DICT, {"keys", dict_keys, ""}},
                {JINJA_DICT, {"values", dict_values, ""}},
                {JINJA_DICT, {"items", dict_items, ""}},
-               {JINJA_DICT, {"get", dict_get, "key,default"}},
-               {JINJA_DICT, {"pop", forbidden, NULL}},
-               {JINJA_DICT, {"popitem", forbidden, NULL}},
-               {JINJA_DICT, {"update", forbidden, NULL}},
-               {JINJA_DICT, {"setdefault", forbidden, NULL}},
-               {JINJA_DICT, {"clear", forbidden, NULL}},
-               {JINJA_LIST, {"count", list_count, "value"}},
-               {JINJA_LIST, {"index", list_index, "value"}},
-               {JINJA_LIST, {"append", forbidden, NULL}},
-               {JINJA_LIST, {"pop", forbidden, NULL}},
-               {JINJA_LIST, {"insert", forbidden, NULL}},
-               {JINJA_LIST, {"extend", forbidden, NULL}},
-               {JINJA_LIST, {"remove", forbidden, NULL}},
-               {JINJA_LIST, {"reverse", forbidden, NULL}},
-               {JINJA_LIST, {"sort", forbidden, NULL}},
-               {JINJA_LIST, {"clear", forbidden, NULL}}};
+               {JINJA_DICT, {"get", dict_get, "/key,default"}},
+               {JINJA_DICT, {"pop", NULL, NULL}},
+               {JINJA_DICT, {"popitem", NULL, NULL}},
+               {JINJA_DICT, {"update", NULL, NULL}},
+               {JINJA_DICT, {"setdefault", NULL, NULL}},
+               {JINJA_DICT, {"clear", NULL, NULL}},
+               {JINJA_LIST, {"count", list_count, "/value"}},
+               {JINJA_LIST, {"index", list_index, "/value,start,stop"}},
+               {JINJA_LIST, {"copy", list_copy, ""}},
+               {JINJA_DICT, {"copy", dict_copy, ""}},
+               {JINJA_LIST, {"append", NULL, NULL}},
+               {JINJA_LIST, {"pop", NULL, NULL}},
+               {JINJA_LIST, {"insert", NULL, NULL}},
+               {JINJA_LIST, {"extend", NULL, NULL}},
+               {JINJA_LIST, {"remove", NULL, NULL}},
+               {JINJA_LIST, {"reverse", NULL, NULL}},
+               {JINJA_LIST, {"sort", NULL, NULL}},
+               {JINJA_LIST, {"clear", NULL, NULL}}};
 #define N_METHODS (sizeof methods / sizeof *methods)
 
-/* What Python's own types have beside these: never taken for something undefined. */
-bool jinja_is_foreign(const struct jinja_str *name)
+bool jinja_is_foreign(const struct jinja_value *v, const struct jinja_str *name)
 {
-    static const char *const names[] = {"casefold",    "center",
-                                        "encode",      "expandtabs",
-                                        "format_map",  "isascii",
-                                        "isdecimal",   "isidentifier",
-                                        "islower",     "isnumeric",
-                                        "isprintable", "istitle",
-                                        "isupper",     "ljust",
-                                        "maketrans",   "partition",
-                                        "rindex",      "rjust",
-                                        "rpartition",  "swapcase",
-                                        "translate",   "zfill",
-                                        "copy",        "fromkeys",
-                                        "real",        "imag",
-                                        "numerator",   "denominator",
-                                        "conjugate",   "bit_length",
-                                        "bit_count",   "to_bytes",
-                                        "from_bytes",  "as_integer_ratio",
-                                        "is_integer",  "hex",
-                                        "fromhex",     "index"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (jinja_str_is(name, names[i]))
+    static const struct {
+        enum jinja_type type;
+        const char *name;
+    } attributes[] = {
+        {JINJA_STR, "casefold"},      {JINJA_STR, "encode"},
+        {JINJA_STR, "expandtabs"},    {JINJA_STR, "format_map"},
+        {JINJA_STR, "isidentifier"},  {JINJA_STR, "isprintable"},
+        {JINJA_STR, "maketrans"},     {JINJA_STR, "translate"},
+        {JINJA_DICT, "fromkeys"},     {JINJA_LIST, "start"},
+        {JINJA_LIST, "stop"},         {JINJA_LIST, "step"},
+        {JINJA_LIST, "isdisjoint"},   {JINJA_LIST, "mapping"},
+        {JINJA_LIST, "send"},         {JINJA_LIST, "throw"},
+        {JINJA_LIST, "close"},        {JINJA_INT, "real"},
+        {JINJA_INT, "imag"},          {JINJA_INT, "numerator"},
+        {JINJA_INT, "denominator"},   {JINJA_INT, "conjugate"},
+        {JINJA_INT, "bit_length"},    {JINJA_INT, "bit_count"},
+        {JINJA_INT, "to_bytes"},      {JINJA_INT, "from_bytes"},
+        {JINJA_INT, "is_integer"},    {JINJA_INT, "as_integer_ratio"},
+        {JINJA_INT, "hex"},           {JINJA_INT, "fromhex"}};
+    const bool is_number = jinja_is_int(v) || v->type == JINJA_FLOAT;
+    const enum jinja_type type = is_number ? JINJA_INT : v->type;
+    for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++)
+        if (attributes[i].type == type && jinja_str_is(name, attributes[i].name))
             return true;
-    return name->n > 1 && name->s[0] == '_' && name->s[1] == '_';
+    return type == JINJA_FUNCTION || (name->n > 1 && name->s[0] == '_' && name->s[1] == '_');
 }
 
 bool jinja_is_method(const struct jinja_str *name)

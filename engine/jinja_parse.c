@@ -20,6 +20,20 @@ static int tag_end(struct jinja_parser *p)
     return 0;
 }
 
+/* loop can't be set in a loop. The names that make a macro take more than its parameters lose that
+ * meaning by being set: refused. */
+static int check_target(struct jinja_parser *p, const struct jinja_str *name)
+{
+    if (jinja_str_is(name, "loop") && p->n_fors > 0)
+        return err_set(p->e, ERR_UNSUPPORTED, "line %d: an assignment to \"loop\" within a loop",
+                       jinja_peek(p)->line);
+    if (jinja_str_is(name, "caller") || jinja_str_is(name, "kwargs") ||
+        jinja_str_is(name, "varargs"))
+        return err_set(p->e, ERR_UNSUPPORTED, "line %d: an assignment to \"%s\"",
+                       jinja_peek(p)->line, name->s);
+    return 0;
+}
+
 /* One part of a target: a name, or name.attribute of a namespace. */
 static int target_part(struct jinja_parser *p, struct jinja_node **ret)
 {
@@ -33,6 +47,8 @@ static int target_part(struct jinja_parser *p, struct jinja_node **ret)
     int rc = jinja_primary(p, ret);
     if (rc == 0 && (*ret)->kind != NODE_NAME)
         rc = jinja_syntax(p, "an assignment to a constant before");
+    if (rc == 0 && !jinja_is_op(p, '.'))
+        rc = check_target(p, &(*ret)->name);
     if (rc < 0 || !jinja_take_op(p, '.'))
         return rc;
     struct jinja_node *x = jinja_node(p, NODE_ATTR);
@@ -152,6 +168,7 @@ static int parse_for(struct jinja_parser *p, struct jinja_node *x)
     static const char *const end[] = {"endfor", NULL};
     struct jinja_node *otherwise = NULL;
     x->kind = NODE_FOR;
+    p->n_fors++;
     int rc = jinja_target(p, &x->target);
     if (rc == 0 && !jinja_take_name(p, "in"))
         rc = jinja_syntax(p, "for without in");
@@ -159,15 +176,17 @@ static int parse_for(struct jinja_parser *p, struct jinja_node *x)
         rc = parse_iterable(p, &x->a);
     if (rc == 0 && jinja_take_name(p, "if"))
         rc = jinja_expression(p, &x->b);
-    if (rc == 0 && jinja_is_name(p, "recursive"))
-        rc = err_set(p->e, ERR_UNSUPPORTED, "line %d: a recursive for", x->line);
+    x->is_recursive = rc == 0 && jinja_take_name(p, "recursive");
     if (rc == 0)
         rc = tag_end(p);
     if (rc < 0)
         return rc;
+    const size_t n_names = p->n_names[SPECIAL_LOOP], n_breaks = p->n_breaks;
     p->n_loops++;
     rc = body(p, ends, &x->c);
     p->n_loops--;
+    x->uses_loop = x->is_recursive || p->n_names[SPECIAL_LOOP] > n_names;
+    x->has_break = p->n_breaks > n_breaks;
     if (rc == 0 && jinja_take_name(p, "else")) {
         rc = tag_end(p);
         if (rc == 0)
@@ -175,6 +194,7 @@ static int parse_for(struct jinja_parser *p, struct jinja_node *x)
         if (rc == 0)
             rc = jinja_node_add(p, x, otherwise);
     }
+    p->n_fors--;
     p->at++;
     return rc < 0 ? rc : tag_end(p);
 }
@@ -190,9 +210,14 @@ static int params(struct jinja_parser *p, struct jinja_node *macro)
             return jinja_syntax(p, "a parameter without a name");
         x->name = jinja_peek(p)->str;
         p->at++;
-        int rc = jinja_take_op(p, '=') ? jinja_expression(p, &x->a) : 0;
+        int rc = check_target(p, &x->name);
+        if (rc == 0 && jinja_take_op(p, '='))
+            rc = jinja_expression(p, &x->a);
+        for (size_t i = 0; rc == 0 && i < macro->n; i++)
+            if ((macro->v[i]->a && !x->a) || jinja_str_equal(&macro->v[i]->name, &x->name))
+                rc = jinja_syntax(p, "a parameter that can't stand there before");
         if (rc == 0 && macro->n == JINJA_ARGS_MAX)
-            rc = err_set(p->e, ERR_LIMIT, "line %d: more than %d parameters", x->line,
+            rc = err_set(p->e, ERR_UNSUPPORTED, "line %d: more than %d parameters", x->line,
                          JINJA_ARGS_MAX);
         if (rc == 0)
             rc = jinja_node_add(p, macro, x);
@@ -207,11 +232,15 @@ static int params(struct jinja_parser *p, struct jinja_node *macro)
 static int macro_body(struct jinja_parser *p, const char *const *end, struct jinja_node *macro)
 {
     int n_loops = p->n_loops;
+    size_t n_names[N_SPECIALS];
+    memcpy(n_names, p->n_names, sizeof n_names);
     p->n_loops = 0;
     int rc = tag_end(p);
     if (rc == 0)
         rc = body(p, end, &macro->a);
     p->n_loops = n_loops;
+    for (int i = 0; i < SPECIAL_LOOP; i++)
+        macro->specials |= p->n_names[i] > n_names[i] ? 1u << i : 0;
     p->at++;
     return rc < 0 ? rc : tag_end(p);
 }
@@ -295,12 +324,17 @@ static int parse_generation(struct jinja_parser *p, struct jinja_node *x)
 {
     static const char *const end[] = {"endgeneration", NULL};
     x->kind = NODE_SCOPE;
-    return macro_body(p, end, x);
+    int rc = macro_body(p, end, x);
+    return rc == 0 && x->specials
+               ? err_set(p->e, ERR_UNSUPPORTED, "line %d: caller or arguments within generation",
+                         x->line)
+               : rc;
 }
 
 static int parse_break(struct jinja_parser *p, struct jinja_node *x)
 {
     x->kind = NODE_BREAK;
+    p->n_breaks++;
     return p->n_loops > 0 ? tag_end(p) : jinja_syntax(p, "break outside a loop");
 }
 
@@ -418,7 +452,8 @@ static int check_calls(const struct jinja *j, struct err *e)
         const struct jinja_token *t = &j->tokens[i];
         bool is_call = t->kind == TOKEN_NAME && t[1].kind == TOKEN_OP && t[1].op == '(';
         bool is_plain = i > 0 && (t[-1].kind != TOKEN_OP || (t[-1].op != '.' && t[-1].op != '|'));
-        if (!is_call || !is_plain || jinja_find_global(&t->str) || jinja_str_is(&t->str, "caller"))
+        if (!is_call || !is_plain || jinja_find_global(&t->str) ||
+            jinja_str_is(&t->str, "caller") || jinja_str_is(&t->str, "loop"))
             continue;
         size_t k = 0;
         static const char *const words[] = {"in", "if",   "not",  "and",  "or",

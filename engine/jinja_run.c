@@ -7,8 +7,6 @@
 
 #include "engine/jinja_impl.h"
 
-static int run(struct jinja_run *r, const struct jinja_node *x);
-
 struct jinja_scope *jinja_scope_push(struct jinja_run *r, struct jinja_scope *parent)
 {
     struct jinja_scope *s = arena_alloc(r->arena, sizeof *s);
@@ -46,7 +44,7 @@ static int emit(struct jinja_run *r, const struct jinja_str *s)
 }
 
 /* Cuts what was printed since `from` off, as a string. */
-static int capture(struct jinja_run *r, size_t from, struct jinja_value *ret)
+int jinja_capture(struct jinja_run *r, size_t from, struct jinja_value *ret)
 {
     size_t n = r->out.text->len - from;
     char *s = arena_copy(r->arena, n > 0 ? r->out.text->data + from : "", n);
@@ -60,7 +58,7 @@ static int capture(struct jinja_run *r, size_t from, struct jinja_value *ret)
     return s && marks ? 0 : jinja_nomem(r);
 }
 
-static int assign(struct jinja_run *r, const struct jinja_node *target, const struct jinja_value *v)
+int jinja_assign(struct jinja_run *r, const struct jinja_node *target, const struct jinja_value *v)
 {
     struct jinja_value ns;
     struct jinja_list *l;
@@ -71,14 +69,14 @@ static int assign(struct jinja_run *r, const struct jinja_node *target, const st
         if (rc == 0 && ns.type != JINJA_NAMESPACE)
             rc = jinja_fail(r, ERR_INVAL, "cannot assign attribute on non-namespace object");
         struct jinja_value k = jinja_of_str(&target->name);
+        r->n_writes++;
         return rc < 0 ? rc : jinja_dict_put(r, ns.dict, &k, v);
     }
     int rc = jinja_iterate(r, v, &l);
     if (rc == 0 && l->n != target->n)
         rc = jinja_fail(r, ERR_INVAL, "%zu values for %zu names", l->n, target->n);
     for (size_t i = 0; rc == 0 && i < target->n; i++)
-        rc = target->v[i]->kind == NODE_TUPLE ? jinja_fail(r, ERR_UNSUPPORTED, "names within names")
-                                              : assign(r, target->v[i], &l->v[i]);
+        rc = jinja_assign(r, target->v[i], &l->v[i]); /* as deep as the source was let to be */
     return rc;
 }
 
@@ -88,9 +86,9 @@ int jinja_captured(struct jinja_run *r, const struct jinja_node *body,
     struct jinja_scope *outer = r->scope;
     size_t from = r->out.text->len;
     r->scope = scope;
-    int rc = scope ? run(r, body) : ERR_LIMIT;
+    int rc = scope ? jinja_run_body(r, body) : ERR_LIMIT;
     r->scope = outer;
-    return rc < 0 ? rc : capture(r, from, ret);
+    return rc < 0 ? rc : jinja_capture(r, from, ret);
 }
 
 /* The text of a block, through its filters. */
@@ -107,9 +105,10 @@ static int set_block(struct jinja_run *r, const struct jinja_node *x)
 {
     struct jinja_value v;
     int rc = jinja_captured(r, x->b, jinja_scope_push(r, r->scope), &v);
-    if (rc == 0)
-        rc = filtered(r, x->c, &v);
-    return rc < 0 ? rc : assign(r, x->a, &v);
+    if (rc < 0 || r->flow != FLOW_NONE)
+        return rc; /* break leaves it undone */
+    rc = filtered(r, x->c, &v);
+    return rc < 0 ? rc : jinja_assign(r, x->a, &v);
 }
 
 static int filter_block(struct jinja_run *r, const struct jinja_node *x)
@@ -117,8 +116,9 @@ static int filter_block(struct jinja_run *r, const struct jinja_node *x)
     struct jinja_value v;
     struct jinja_str s;
     int rc = jinja_captured(r, x->a, jinja_scope_push(r, r->scope), &v);
-    if (rc == 0)
-        rc = filtered(r, x->b, &v);
+    if (rc < 0 || r->flow != FLOW_NONE)
+        return rc;
+    rc = filtered(r, x->b, &v);
     if (rc == 0)
         rc = jinja_to_str(r, &v, &s);
     return rc < 0 ? rc : emit(r, &s);
@@ -132,92 +132,9 @@ static int run_if(struct jinja_run *r, const struct jinja_node *x)
         if (rc < 0)
             return rc;
         if (jinja_truth(&v))
-            return run(r, x->v[i + 1]);
+            return jinja_run_body(r, x->v[i + 1]);
     }
-    return x->a ? run(r, x->a) : 0;
-}
-
-static int loop_vars(struct jinja_run *r, const struct jinja_list *l, size_t i,
-                     struct jinja_value *ret)
-{
-    const struct {
-        const char *name;
-        struct jinja_value v;
-    } vars[] = {
-        {"index", jinja_int((int64_t)i + 1)},
-        {"index0", jinja_int((int64_t)i)},
-        {"revindex", jinja_int((int64_t)(l->n - i))},
-        {"revindex0", jinja_int((int64_t)(l->n - i) - 1)},
-        {"first", jinja_bool(i == 0)},
-        {"last", jinja_bool(i + 1 == l->n)},
-        {"length", jinja_int((int64_t)l->n)},
-        {"depth", jinja_int(1)},
-        {"depth0", jinja_int(0)},
-        {"previtem", i > 0 ? l->v[i - 1] : jinja_undefined("there is no previous item")},
-        {"nextitem", i + 1 < l->n ? l->v[i + 1] : jinja_undefined("there is no next item")}};
-    const size_t n = sizeof vars / sizeof *vars;
-    if (jinja_dict_new(r->arena, ret) < 0)
-        return jinja_nomem(r);
-    struct jinja_dict *d = ret->dict;
-    d->v = arena_array(r->arena, n, sizeof *d->v);
-    if (!d->v)
-        return jinja_nomem(r);
-    for (; d->n < n; d->n++)
-        d->v[d->n] = (struct jinja_pair){
-            .key = jinja_text(vars[d->n].name, strlen(vars[d->n].name)), .value = vars[d->n].v};
-    d->cap = n;
-    ret->type = JINJA_NAMESPACE;
-    return 0;
-}
-
-/* Those items that the loop's own condition keeps. */
-static int keep_some(struct jinja_run *r, const struct jinja_node *x, struct jinja_list **list)
-{
-    struct jinja_value kept, v;
-    struct jinja_scope *outer = r->scope;
-    int rc = jinja_list_make(r, LIST_PLAIN, &kept);
-    for (size_t i = 0; rc == 0 && i < (*list)->n; i++) {
-        r->scope = jinja_scope_push(r, outer);
-        rc = r->scope ? assign(r, x->target, &(*list)->v[i]) : ERR_LIMIT;
-        if (rc == 0)
-            rc = jinja_eval(r, x->b, &v);
-        if (rc == 0 && jinja_truth(&v))
-            rc = jinja_push(r, &kept, &(*list)->v[i]);
-        r->scope = outer;
-    }
-    *list = kept.list;
-    return rc;
-}
-
-static int run_for(struct jinja_run *r, const struct jinja_node *x)
-{
-    static const struct jinja_str loop_name = {.s = "loop", .n = 4};
-    struct jinja_value v, loop;
-    struct jinja_list *l;
-    struct jinja_scope *outer = r->scope;
-    int rc = jinja_eval(r, x->a, &v);
-    if (rc == 0)
-        rc = jinja_iterate(r, &v, &l);
-    if (rc == 0 && x->b)
-        rc = keep_some(r, x, &l);
-    if (rc < 0)
-        return rc;
-    if (l->n == 0 && x->n > 0)
-        return run(r, x->v[0]);
-    for (size_t i = 0; rc == 0 && i < l->n && r->flow != FLOW_BREAK; i++) {
-        r->flow = FLOW_NONE;
-        r->scope = jinja_scope_push(r, outer);
-        rc = r->scope ? loop_vars(r, l, i, &loop) : ERR_LIMIT;
-        if (rc == 0)
-            rc = jinja_set(r, &loop_name, &loop);
-        if (rc == 0)
-            rc = assign(r, x->target, &l->v[i]);
-        if (rc == 0)
-            rc = run(r, x->c);
-        r->scope = outer;
-    }
-    r->flow = FLOW_NONE;
-    return rc;
+    return x->a ? jinja_run_body(r, x->a) : 0;
 }
 
 static int make_macro(struct jinja_run *r, const struct jinja_node *x, struct jinja_value *ret)
@@ -240,16 +157,10 @@ static int call_block(struct jinja_run *r, const struct jinja_node *x)
     int rc = make_macro(r, x->b, &caller);
     if (rc == 0)
         rc = jinja_eval(r, x->a->a, &fn);
-    for (size_t i = 0; rc == 0 && i < x->a->n; i++) {
-        const struct jinja_node *a = x->a->v[i];
-        bool is_named = a->kind == NODE_KEYWORD;
-        rc = jinja_eval(r, is_named ? a->a : a, &v);
-        if (is_named)
-            args->names[args->n_named] = a->name;
-        *(is_named ? &args->named[args->n_named++] : &args->v[args->n++]) = v;
-    }
+    if (rc == 0)
+        rc = jinja_eval_args(r, x->a, args);
     if (rc == 0 && args->n_named == JINJA_ARGS_MAX)
-        rc = jinja_fail(r, ERR_LIMIT, "more than %d arguments", JINJA_ARGS_MAX - 1);
+        rc = jinja_fail(r, ERR_UNSUPPORTED, "more than %d arguments", JINJA_ARGS_MAX - 1);
     if (rc < 0)
         return rc;
     args->names[args->n_named] = (struct jinja_str){.s = "caller", .n = 6};
@@ -269,12 +180,12 @@ static int run_scope(struct jinja_run *r, const struct jinja_node *x)
         rc = jinja_eval(r, x->v[i + 1], &v); /* outside: x = x */
         r->scope = inner;
         if (rc == 0)
-            rc = assign(r, x->v[i], &v);
+            rc = jinja_assign(r, x->v[i], &v);
         r->scope = outer;
     }
     r->scope = inner;
     if (rc == 0)
-        rc = run(r, x->a);
+        rc = jinja_run_body(r, x->a);
     r->scope = outer;
     return rc;
 }
@@ -301,10 +212,10 @@ static int statement(struct jinja_run *r, const struct jinja_node *x)
     case NODE_IF:
         return run_if(r, x);
     case NODE_FOR:
-        return run_for(r, x);
+        return jinja_run_for(r, x);
     case NODE_SET:
         rc = jinja_eval(r, x->b, &v);
-        return rc < 0 ? rc : assign(r, x->a, &v);
+        return rc < 0 ? rc : jinja_assign(r, x->a, &v);
     case NODE_SET_BLOCK:
         return set_block(r, x);
     case NODE_MACRO:
@@ -323,7 +234,7 @@ static int statement(struct jinja_run *r, const struct jinja_node *x)
 }
 
 /* A body's statements, until a break or continue. */
-static int run(struct jinja_run *r, const struct jinja_node *x)
+int jinja_run_body(struct jinja_run *r, const struct jinja_node *x)
 {
     int rc = 0;
     if (++r->depth > JINJA_EVAL_DEPTH_MAX)
@@ -347,7 +258,7 @@ int jinja_render(const struct jinja *j, struct arena *a, const struct jinja_valu
     size_t n_text = ret->text->len, n_marks = ret->marks ? ret->marks->len : 0;
     r.scope = r.root = &root;
     r.e = e ? e : &own;
-    int rc = run(&r, j->body);
+    int rc = jinja_run_body(&r, j->body);
     if (rc < 0) {
         if (buf_error(ret->text) == 0)
             ret->text->len = n_text;

@@ -28,7 +28,8 @@ TYPE_TEST(is_none, v->type == JINJA_NONE)
 TYPE_TEST(is_string, v->type == JINJA_STR)
 TYPE_TEST(is_mapping, v->type == JINJA_DICT)
 TYPE_TEST(is_iterable, v->type == JINJA_UNDEFINED || v->type == JINJA_STR ||
-                           v->type == JINJA_LIST || v->type == JINJA_DICT)
+                           v->type == JINJA_LIST || v->type == JINJA_DICT ||
+                           v->type == JINJA_LOOP)
 TYPE_TEST(is_sequence, v->type == JINJA_UNDEFINED || v->type == JINJA_STR ||
                            v->type == JINJA_DICT ||
                            (v->type == JINJA_LIST && v->list->kind <= LIST_RANGE))
@@ -38,41 +39,78 @@ TYPE_TEST(is_float, v->type == JINJA_FLOAT)
 TYPE_TEST(is_boolean, v->type == JINJA_BOOL)
 TYPE_TEST(is_true, v->type == JINJA_BOOL && v->b)
 TYPE_TEST(is_false, v->type == JINJA_BOOL && !v->b)
-TYPE_TEST(is_callable, v->type == JINJA_FUNCTION)
+TYPE_TEST(is_callable, v->type == JINJA_FUNCTION || v->type == JINJA_LOOP ||
+                           v->type == JINJA_UNDEFINED)
+TYPE_TEST(is_escaped, v->is_markup)
 
-static int modulo(struct jinja_run *r, const struct jinja_value *v, int64_t by, int64_t *ret)
+/* x is the same object as other, where that is sure. */
+TEST(is_same)
 {
-    struct jinja_value m, x[2] = {*v, jinja_int(by)};
-    if (v->type != JINJA_INT && v->type != JINJA_BOOL)
-        return jinja_fail(r, ERR_INVAL, "%s divided", jinja_type_name(v));
+    const struct jinja_value *o = &args->v[0];
+    const bool is_single = v->type == JINJA_NONE || v->type == JINJA_BOOL;
+    if (o->type == JINJA_ABSENT)
+        return jinja_fail(r, ERR_INVAL, "a test without its argument");
+    if (v->type != o->type)
+        return is(ret, false);
+    if (!is_single)
+        return jinja_fail(r, ERR_UNSUPPORTED, "sameas of %s", jinja_type_name(v));
+    return is(ret, v->type == JINJA_NONE || v->b == o->b);
+}
+
+/* The name of a filter or a test; one that isn't known here may be known there. */
+static int is_known(struct jinja_run *r, const struct jinja_value *v, bool is_filter,
+                    struct jinja_value *ret)
+{
+    const bool is = v->type == JINJA_STR && (is_filter ? jinja_find_filter(&v->str) != NULL
+                                                       : jinja_find_test(&v->str) != NULL);
+    return is ? is_defined(r, v, NULL, ret)
+              : jinja_fail(r, ERR_UNSUPPORTED, "whether a filter or test is known");
+}
+
+TEST(is_filter)
+{
+    (void)args;
+    return is_known(r, v, true, ret);
+}
+
+TEST(is_test)
+{
+    (void)args;
+    return is_known(r, v, false, ret);
+}
+
+/* v % by == want */
+static int modulo(struct jinja_run *r, const struct jinja_value *v, const struct jinja_value *by,
+                  int64_t want, struct jinja_value *ret)
+{
+    const struct jinja_value x[2] = {*v, *by}, w = jinja_int(want);
+    struct jinja_value m;
+    bool b = false;
     int rc = jinja_binary(r, '%', x, &m);
-    *ret = rc == 0 ? m.i : 0;
-    return rc;
+    if (rc == 0)
+        rc = jinja_equal(r, &m, &w, &b);
+    return rc < 0 ? rc : is(ret, b);
 }
 
 TEST(is_odd)
 {
-    int64_t m;
+    const struct jinja_value two = jinja_int(2);
     (void)args;
-    int rc = modulo(r, v, 2, &m);
-    return rc < 0 ? rc : is(ret, m == 1);
+    return modulo(r, v, &two, 1, ret);
 }
 
 TEST(is_even)
 {
-    int64_t m;
+    const struct jinja_value two = jinja_int(2);
     (void)args;
-    int rc = modulo(r, v, 2, &m);
-    return rc < 0 ? rc : is(ret, m == 0);
+    return modulo(r, v, &two, 0, ret);
 }
 
 TEST(is_divisible)
 {
-    int64_t m;
-    if (args->v[0].type != JINJA_INT)
-        return jinja_fail(r, ERR_INVAL, "divisibleby %s", jinja_type_name(&args->v[0]));
-    int rc = modulo(r, v, args->v[0].i, &m);
-    return rc < 0 ? rc : is(ret, m == 0);
+    if (args->v[0].type == JINJA_ABSENT)
+        return jinja_fail(r, ERR_INVAL, "divisibleby nothing");
+    return modulo(r, v, &args->v[0], 0, ret);
 }
 
 static int need(struct jinja_run *r, const struct jinja_args *args)
@@ -129,17 +167,12 @@ ORDER_TEST(is_at_least, c >= 0)
 static int cased(struct jinja_run *r, const struct jinja_value *v, char how,
                  struct jinja_value *ret)
 {
-    struct jinja_str s, made;
+    struct jinja_str s;
+    bool b = false;
     int rc = jinja_to_str(r, v, &s);
-    bool has_letter = false;
-    for (size_t i = 0; rc == 0 && i < s.n; i++)
-        if ((unsigned char)s.s[i] >= 0x80)
-            return jinja_fail(r, ERR_UNSUPPORTED, "the case of letters that aren't ASCII");
-        else
-            has_letter = has_letter || ((s.s[i] | 32) >= 'a' && (s.s[i] | 32) <= 'z');
     if (rc == 0)
-        rc = jinja_case(r, &s, how, &made);
-    return rc < 0 ? rc : is(ret, has_letter && jinja_str_equal(&s, &made));
+        rc = jinja_is_cased(r, &s, how, &b);
+    return rc < 0 ? rc : is(ret, b);
 }
 
 TEST(is_lower)
@@ -157,6 +190,10 @@ TEST(is_upper)
 static const struct jinja_test tests[] = {{{"defined", is_defined, ""}},
                                           {{"undefined", is_undefined, ""}},
                                           {{"none", is_none, ""}},
+                                          {{"escaped", is_escaped, ""}},
+                                          {{"sameas", is_same, "other"}},
+                                          {{"filter", is_filter, ""}},
+                                          {{"test", is_test, ""}},
                                           {{"string", is_string, ""}},
                                           {{"mapping", is_mapping, ""}},
                                           {{"iterable", is_iterable, ""}},

@@ -119,7 +119,9 @@ int jinja_replace(struct jinja_run *r, const struct jinja_str *s, const struct j
 {
     if (v[0].type != JINJA_STR || v[1].type != JINJA_STR)
         return jinja_fail(r, ERR_INVAL, "replace needs two strings");
-    int64_t left = v[2].type == JINJA_INT ? v[2].i : -1;
+    if (v[2].type != JINJA_ABSENT && !jinja_is_int(&v[2]))
+        return jinja_fail(r, ERR_INVAL, "replace %s times", jinja_type_name(&v[2]));
+    int64_t left = v[2].type == JINJA_ABSENT ? -1 : jinja_int_of(&v[2]);
     const struct jinja_str *old = &v[0].str;
     struct jinja_text t = {.r = r};
     size_t at = 0;
@@ -163,42 +165,129 @@ static char lower(char c)
     return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
 }
 
-static bool is_letter(char c)
+bool jinja_has_odd_lines(const struct jinja_str *s)
 {
-    return lower(c) >= 'a' && lower(c) <= 'z';
+    bool has = false;
+    for (size_t i = 0; i < s->n && !has; i++) {
+        const unsigned char c = (unsigned char)s->s[i];
+        const size_t left = s->n - i;
+        has = c == '\r' || c == 11 || c == 12 || (c >= 28 && c <= 30) ||
+              (c == 0xC2 && left > 1 && (unsigned char)s->s[i + 1] == 0x85) ||
+              (c == 0xE2 && left > 2 && memcmp(s->s + i, "\xE2\x80", 2) == 0 &&
+               ((unsigned char)s->s[i + 2] | 1) == 0xA9);
+    }
+    return has;
+}
+
+uint32_t jinja_next(const struct jinja_str *s, size_t *at)
+{
+    bool ok;
+    const size_t n = utf8_step(s->s + *at, s->n - *at, &ok);
+    if (ok)
+        return utf8_next(s->s, s->n, at);
+    *at += n;
+    return 0xFFFD;
+}
+
+enum jinja_char jinja_char_of(uint32_t cp)
+{
+    const char *c = utf8_category(cp);
+    if (c[0] == 'L')
+        return CHAR_LETTER;
+    if (c[0] == 'N')
+        return c[1] == 'd' ? CHAR_DECIMAL : CHAR_NUMBER;
+    if (c[0] == 'M')
+        return CHAR_MARK;
+    if (c[0] == 'C' || (c[0] == 'Z' && cp != ' '))
+        return c[1] == 'n' ? CHAR_UNKNOWN : CHAR_HIDDEN;
+    return CHAR_OTHER;
+}
+
+char jinja_case_of(uint32_t cp)
+{
+    if (cp < 0x80)
+        return cp >= 'a' && cp <= 'z' ? 'l' : cp >= 'A' && cp <= 'Z' ? 'u' : 0;
+    const char *c = utf8_category(cp);
+    if (c[0] == 'L' && (c[1] == 'l' || c[1] == 'u' || c[1] == 't'))
+        return c[1];
+    /* Other_Lowercase and Other_Uppercase are among these */
+    const bool is_odd = (c[0] == 'L' && c[1] == 'm') || c[0] == 'M' || cp == 0xAA || cp == 0xBA ||
+                        (cp >= 0x2160 && cp <= 0x217F) || (cp >= 0x24B6 && cp <= 0x24E9) ||
+                        (cp >= 0x1F130 && cp <= 0x1F189) || c[1] == 'n';
+    return is_odd ? '?' : 0;
+}
+
+int jinja_is_cased(struct jinja_run *r, const struct jinja_str *s, char how, bool *ret)
+{
+    bool has = false, ok = true, is_inside = false;
+    for (size_t at = 0; at < s->n;) {
+        const char c = jinja_case_of(jinja_next(s, &at));
+        if (c == '?')
+            return jinja_fail(r, ERR_UNSUPPORTED, "the case of some letters");
+        if (how == 't')
+            ok = ok && (c == 0 || (is_inside ? c == 'l' : c != 'l'));
+        else
+            ok = ok && (c == 0 || c == how);
+        has = has || c != 0;
+        is_inside = c != 0;
+    }
+    *ret = has && ok;
+    return jinja_step(r, s->n);
+}
+
+/* cp where it isn't ASCII, in the case asked for; 0: not known here. */
+static uint32_t cased_far(uint32_t cp, bool is_upper, bool is_title)
+{
+    /* these have another title case than their upper case */
+    const bool has_title = (cp >= 0x1C4 && cp <= 0x1CC) || (cp >= 0x1F1 && cp <= 0x1F3) ||
+                           (cp >= 0x10D0 && cp <= 0x10FF) || (cp >= 0x1C80 && cp <= 0x1CBF);
+    const bool is_unknown = jinja_char_of(cp) == CHAR_UNKNOWN;
+    return is_unknown || (is_title && has_title) ? 0 : utf8_case(cp, is_upper);
 }
 
 /* One character in the case that `how` and its place ask for; 0: not known here. */
 static uint32_t cased(uint32_t cp, char how, bool is_first)
 {
-    const bool is_upper = how == 'u' || (is_first && how != 'l');
+    const char own = how == 's' ? jinja_case_of(cp) : 0;
+    const bool is_upper = how == 's' ? own == 'l' : how == 'u' || (is_first && how != 'l');
     if (cp < 0x80)
         return (uint32_t)(unsigned char)(is_upper ? upper((char)cp) : lower((char)cp));
-    const bool is_title = is_upper && how != 'u';
-    const bool has_title = (cp >= 0x1C4 && cp <= 0x1CC) || (cp >= 0x1F1 && cp <= 0x1F3) ||
-                           (cp >= 0x10D0 && cp <= 0x10FF); /* another than its upper case */
-    return how == 't' || how == 'T' || (is_title && has_title) ? 0 : utf8_case(cp, is_upper);
+    if (how == 's' && (own == 0 || own == 't' || own == '?'))
+        return own == 0 ? cp : 0;
+    return cased_far(cp, is_upper, is_upper && how != 'u' && how != 's' && how != 't');
+}
+
+/* Whether the next one begins a word for `how`. */
+static bool is_start(uint32_t cp, char how, bool *ret_unknown)
+{
+    char bytes[4] = {0};
+    const int n = utf8_put(bytes, cp);
+    if (how == 'T') {
+        const char c = jinja_case_of(cp);
+        *ret_unknown = c == '?';
+        return c == 0;
+    }
+    return how == 't' && ((cp < 0x80 && cp > 0 && strchr("-([{<", (char)cp) != NULL) ||
+                          jinja_space_at(bytes, (size_t)n) > 0);
 }
 
 int jinja_case(struct jinja_run *r, const struct jinja_str *s, char how, struct jinja_str *ret)
 {
     struct jinja_text t = {.r = r};
-    bool is_first = true;
+    bool is_first = true, is_unknown = false;
     int rc = 0;
     for (size_t i = 0, k; rc == 0 && i < s->n; i += k) {
-        char c = s->s[i], bytes[4];
-        bool ok;
+        char bytes[4];
         size_t at = i;
-        k = utf8_step(s->s + i, s->n - i, &ok);
-        uint32_t cp = cased(c && ok ? utf8_next(s->s, s->n, &at) : (unsigned char)c, how, is_first);
-        if (cp == 0 && c)
+        const uint32_t from = jinja_next(s, &at);
+        k = at - i;
+        const uint32_t cp = cased(from, how, is_first);
+        is_first = is_start(from, how, &is_unknown);
+        if ((cp == 0 && from != 0) || is_unknown)
             return jinja_fail(r, ERR_UNSUPPORTED, "upper and lower case of some letters");
         int n = utf8_put(bytes, cp);
         for (int b = 0; rc == 0 && b < n; b++)
             rc = jinja_text_char(&t, bytes[b], s->marks ? s->marks[i] : 0);
-        is_first = how == 'T'   ? !is_letter(c)
-                   : how == 't' ? strchr("-([{<", c) != NULL || jinja_space_at(&c, 1) > 0
-                                : false;
     }
     *ret = jinja_text_str(&t);
     return rc;

@@ -149,7 +149,8 @@ const char *jinja_type_name(const struct jinja_value *v)
 {
     static const char *const names[] = {"undefined", "none",     "bool",   "int",
                                         "float",     "str",      "list",   "dict",
-                                        "namespace", "function", "nothing"};
+                                        "namespace", "loop",     "function",
+                                        "nothing"};
     return v->type == JINJA_LIST && v->list->kind == LIST_TUPLE ? "tuple" : names[v->type];
 }
 
@@ -169,6 +170,7 @@ bool jinja_truth(const struct jinja_value *v)
     case JINJA_DICT:
         return v->dict->n > 0;
     case JINJA_NAMESPACE:
+    case JINJA_LOOP:
     case JINJA_FUNCTION:
         return true;
     default:
@@ -181,11 +183,6 @@ static bool is_number(const struct jinja_value *v)
     return v->type == JINJA_BOOL || v->type == JINJA_INT || v->type == JINJA_FLOAT;
 }
 
-static double as_float(const struct jinja_value *v)
-{
-    return v->type == JINJA_FLOAT ? v->f : v->type == JINJA_INT ? (double)v->i : (double)v->b;
-}
-
 static int64_t as_int(const struct jinja_value *v)
 {
     return v->type == JINJA_INT ? v->i : (int64_t)v->b;
@@ -195,7 +192,9 @@ static int order_numbers(const struct jinja_value *a, const struct jinja_value *
 {
     if (a->type != JINJA_FLOAT && b->type != JINJA_FLOAT)
         return (as_int(a) > as_int(b)) - (as_int(a) < as_int(b));
-    return (as_float(a) > as_float(b)) - (as_float(a) < as_float(b));
+    long double x = a->type == JINJA_FLOAT ? (long double)a->f : (long double)as_int(a),
+                y = b->type == JINJA_FLOAT ? (long double)b->f : (long double)as_int(b);
+    return (x > y) - (x < y); /* its 64 bits hold every integer of ours */
 }
 
 static bool same(const struct jinja_value *a, const struct jinja_value *b, int depth);
@@ -225,8 +224,12 @@ static bool same(const struct jinja_value *a, const struct jinja_value *b, int d
         return a->dict == b->dict;
     if (a->type == JINJA_FUNCTION)
         return a->function == b->function;
+    if (a->type == JINJA_LOOP)
+        return a->loop == b->loop;
     if (a->type != JINJA_LIST || a->list == b->list)
         return true;
+    if (a->list->kind == LIST_GENERATOR || b->list->kind == LIST_GENERATOR)
+        return false;
     bool is = a->list->n == b->list->n && a->list->kind == b->list->kind;
     for (size_t i = 0; is && i < a->list->n; i++)
         is = same(&a->list->v[i], &b->list->v[i], depth + 1);
@@ -236,6 +239,10 @@ static bool same(const struct jinja_value *a, const struct jinja_value *b, int d
 int jinja_equal(struct jinja_run *r, const struct jinja_value *a, const struct jinja_value *b,
                 bool *ret)
 {
+    if ((a->type == JINJA_LIST && a->list->kind == LIST_VIEW) ||
+        (b->type == JINJA_LIST && b->list->kind == LIST_VIEW) ||
+        (a->type == JINJA_FUNCTION && b->type == JINJA_FUNCTION && !a->function->macro))
+        return jinja_fail(r, ERR_UNSUPPORTED, "comparing what isn't a plain value");
     *ret = same(a, b, 0);
     return jinja_step(r, a->type == JINJA_STR ? a->str.n : 1);
 }
@@ -274,6 +281,27 @@ int jinja_order(struct jinja_run *r, const struct jinja_value *a, const struct j
                       jinja_type_name(b));
 }
 
+/* Deeper than anything hashable is made: refused. */
+static int need_hashable(struct jinja_run *r, const struct jinja_value *v, int depth)
+{
+    int rc = depth > COMPARE_DEPTH_MAX
+                 ? jinja_fail(r, ERR_UNSUPPORTED, "a key nested deeper than %d", COMPARE_DEPTH_MAX)
+                 : 0;
+    const bool is_list = v->type == JINJA_LIST;
+    if (v->type == JINJA_DICT || (is_list && v->list->kind == LIST_PLAIN))
+        return jinja_fail(r, ERR_INVAL, "unhashable type: %s", jinja_type_name(v));
+    if (is_list && v->list->kind == LIST_VIEW)
+        return jinja_fail(r, ERR_UNSUPPORTED, "a view as a key");
+    for (size_t i = 0; rc == 0 && is_list && v->list->kind == LIST_TUPLE && i < v->list->n; i++)
+        rc = need_hashable(r, &v->list->v[i], depth + 1);
+    return rc;
+}
+
+int jinja_need_hashable(struct jinja_run *r, const struct jinja_value *v)
+{
+    return need_hashable(r, v, 0);
+}
+
 int jinja_contains(struct jinja_run *r, const struct jinja_value *in, const struct jinja_value *v,
                    bool *ret)
 {
@@ -287,13 +315,16 @@ int jinja_contains(struct jinja_run *r, const struct jinja_value *in, const stru
         return jinja_step(r, in->str.n);
     }
     if (in->type == JINJA_DICT) {
-        if (v->type == JINJA_DICT || (v->type == JINJA_LIST && v->list->kind != LIST_TUPLE))
-            return jinja_fail(r, ERR_INVAL, "unhashable type: %s", jinja_type_name(v));
+        int rc = jinja_need_hashable(r, v);
+        if (rc < 0)
+            return rc;
         *ret = jinja_dict_find(in->dict, v) != NULL;
         return jinja_step(r, in->dict->n * 64);
     }
-    if (in->type != JINJA_LIST)
-        return jinja_fail(r, ERR_INVAL, "in %s", jinja_type_name(in));
+    if (in->type != JINJA_LIST || in->list->late)
+        return jinja_fail(r, in->type == JINJA_LIST || in->type == JINJA_LOOP ? ERR_UNSUPPORTED
+                                                                              : ERR_INVAL,
+                          "in %s", jinja_type_name(in));
     struct jinja_list *l;
     int rc = jinja_iterate(r, in, &l);
     for (size_t i = 0; rc == 0 && i < l->n && !*ret; i++)
@@ -318,9 +349,9 @@ const struct jinja_value *jinja_dict_find_str(const struct jinja_dict *d, const 
 int jinja_dict_put(struct jinja_run *r, struct jinja_dict *d, const struct jinja_value *k,
                    const struct jinja_value *v)
 {
-    if (k->type == JINJA_DICT || (k->type == JINJA_LIST && k->list->kind != LIST_TUPLE))
-        return jinja_fail(r, ERR_INVAL, "unhashable type: %s", jinja_type_name(k));
-    int rc = jinja_step(r, d->n * 8);
+    int rc = jinja_need_hashable(r, k);
+    if (rc == 0)
+        rc = jinja_step(r, d->n * 8);
     struct jinja_value *old = (struct jinja_value *)jinja_dict_find(d, k);
     if (rc < 0)
         return rc;
@@ -351,12 +382,15 @@ int jinja_iterate(struct jinja_run *r, const struct jinja_value *v, struct jinja
     if (v->type == JINJA_LIST) {
         if (v->list->kind == LIST_GENERATOR && v->list->is_spent)
             return jinja_fail(r, ERR_UNSUPPORTED, "a filter's result that is used twice");
+        if (v->list->late)
+            return jinja_fail(r, ERR_INVAL, "%s", v->list->late);
         v->list->is_spent = v->list->kind == LIST_GENERATOR;
         *ret = v->list;
         return 0;
     }
     if (v->type != JINJA_UNDEFINED && v->type != JINJA_STR && v->type != JINJA_DICT)
-        return jinja_fail(r, ERR_INVAL, "%s can't be iterated", jinja_type_name(v));
+        return jinja_fail(r, v->type == JINJA_LOOP ? ERR_UNSUPPORTED : ERR_INVAL,
+                          "%s can't be iterated", jinja_type_name(v));
     rc = jinja_list_make(r, LIST_PLAIN, &made);
     for (size_t i = 0; rc == 0 && v->type == JINJA_DICT && i < v->dict->n; i++)
         rc = jinja_push(r, &made, &v->dict->v[i].key);
