@@ -17,6 +17,7 @@ struct ahead_import {
     struct ahead_import *next;
     char *owner;
     int64_t conversation;
+    size_t n_bytes; /* that were added since its newest piece */
 };
 
 static void job_free(struct ahead_import *a)
@@ -34,13 +35,18 @@ void ahead_import_free(struct history *h)
     }
 }
 
-void ahead_import_note(struct history *h, const char *owner, int64_t conversation)
+void ahead_import_note(struct history *h, const char *owner, int64_t conversation, size_t n_bytes)
 {
     struct ahead_import **at = &h->imports;
     int n = 0;
-    for (; *at; at = &(*at)->next, n++)
-        if ((*at)->conversation == conversation)
-            return;
+    while (*at && (*at)->conversation != conversation) {
+        at = &(*at)->next;
+        n++;
+    }
+    if (*at) {
+        (*at)->n_bytes += n_bytes;
+        return;
+    }
     struct ahead_import *a = n < AHEAD_IMPORTS_MAX ? calloc(1, sizeof *a) : NULL;
     if (a && !(a->owner = strdup(owner))) {
         free(a);
@@ -49,12 +55,39 @@ void ahead_import_note(struct history *h, const char *owner, int64_t conversatio
     if (!a)
         return; /* its first turn cuts */
     a->conversation = conversation;
+    a->n_bytes = n_bytes;
     *at = a;
 }
 
 bool ahead_import_has_work(const struct history *h)
 {
     return h->imports && h->engine && h->n_turns_out == 0 && !h->is_stopping;
+}
+
+/* More than a window. */
+static size_t piece_bytes(const struct history *h)
+{
+    return AHEAD_IMPORT_PIECE_BYTES + (size_t)h->ctx * 4;
+}
+
+/* The first of those that have most to do. */
+static struct ahead_import **next_job(struct history *h)
+{
+    struct ahead_import **best = &h->imports;
+    for (struct ahead_import **at = &h->imports; *at; at = &(*at)->next)
+        if ((*at)->n_bytes > (*best)->n_bytes && (*at)->n_bytes >= piece_bytes(h))
+            best = at;
+    return best;
+}
+
+bool ahead_import_is_due(const struct history *h)
+{
+    if (!ahead_import_has_work(h))
+        return false;
+    for (const struct ahead_import *a = h->imports; a; a = a->next)
+        if (a->n_bytes >= piece_bytes(h))
+            return true;
+    return false;
 }
 
 /* ---- a piece ---- */
@@ -113,7 +146,7 @@ static int choose_anchor(struct piece *p, struct err *e)
     const struct memory_rows_span piece = {
         .rows = rows + begin,
         .n = n - begin,
-        .max_bytes = AHEAD_IMPORT_PIECE_BYTES + (size_t)p->h->ctx * 4}; /* more than a window */
+        .max_bytes = piece_bytes(p->h)};
     rc = memory_rows_fit(p->h->memory, &piece, &n_piece, e);
     p->anchor = rc == 0 && n_piece > 0 ? rows[begin + n_piece - 1] : p->tip;
     return rc;
@@ -189,9 +222,9 @@ static int work(struct piece *p)
 
 void ahead_import_work(struct history *h)
 {
-    struct ahead_import *a = h->imports;
     if (!ahead_import_has_work(h))
         return;
+    struct ahead_import **at = next_job(h), *a = *at;
     struct cancel *cancel = cancel_new();
     struct piece p = {.h = h, .job = a};
     p.t = cancel ? turn_new_background(h, a->owner, cancel) : NULL;
@@ -199,11 +232,12 @@ void ahead_import_work(struct history *h)
     turn_free(p.t);
     if (cancel)
         cancel_unref(cancel);
-    h->imports = a->next;
+    *at = a->next;
     if (rc) {
         job_free(a);
         return;
     }
+    a->n_bytes -= a->n_bytes < piece_bytes(h) ? a->n_bytes : piece_bytes(h);
     /* Others have their turn before the next piece. */
     struct ahead_import **end = &h->imports;
     while (*end)

@@ -19,8 +19,11 @@
 #define AHEAD_IMPORTS_MAX 64
 #define AHEAD_IMPORT_PIECE_BYTES ((size_t)48 << 10) /* some 30 ms */
 
-/* Messages were added to the conversation without a turn. */
-void ahead_import_note(struct history *h, const char *owner, int64_t conversation);
+/* Messages with so much text were added to the conversation without a turn. */
+void ahead_import_note(struct history *h, const char *owner, int64_t conversation, size_t n_bytes);
+/* Whether a whole piece waits in a conversation: it is done at once, so that who imports quickly
+ * and asks then finds all but the last one done. */
+bool ahead_import_is_due(const struct history *h);
 /* Whether ahead_import_work has something to do now. */
 bool ahead_import_has_work(const struct history *h);
 /* One piece. What goes wrong is logged; the live path cuts by itself then. */

@@ -118,6 +118,14 @@ static int add_items(struct call *k, const struct items *items, struct memory_me
     return 0;
 }
 
+static size_t text_bytes(const struct items *items)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < items->n; i++)
+        n += items->v[i].n_text;
+    return n;
+}
+
 static int create(struct call *k, struct http_error *ret)
 {
     struct err e;
@@ -141,7 +149,7 @@ static int create(struct call *k, struct http_error *ret)
         return rc;
     }
     if (items.n > 0)
-        ahead_import_note(k->h, k->r->owner, k->c.row);
+        ahead_import_note(k->h, k->r->owner, k->c.row, text_bytes(&items));
     return reply_conversation(k, k->c.row, ret);
 }
 
@@ -264,7 +272,7 @@ static int item_create(struct call *k, const char *id, struct http_error *ret)
     rc = add_items(k, &items, &added, ret);
     history_release(k->h, k->c.row);
     if (rc == 0)
-        ahead_import_note(k->h, k->r->owner, k->c.row);
+        ahead_import_note(k->h, k->r->owner, k->c.row, text_bytes(&items));
     return rc ? rc : reply_items(k, added, items.n, false);
 }
 

@@ -492,6 +492,8 @@ static bool has_work(const struct history *h)
 /* One who asks again and again must not keep it from ever being done. */
 static void work_late(struct history *h, int64_t *t_piece)
 {
+    if (ahead_import_is_due(h))
+        ahead_import_work(h);
     if (!has_work(h) || clock_us() - *t_piece < PIECE_LATEST_MS * 1000)
         return;
     memory_idle(h->memory);

@@ -141,22 +141,17 @@ static void compare(const struct context *c, const struct turn *old, const struc
  * came: the reply before it counts. */
 static bool is_news(const struct context *c, int64_t *ret_before)
 {
-    struct memory_message m = {.parent = c->tip};
-    struct memory_turn last;
+    int64_t last = 0;
     struct err e;
     *ret_before = MEMORY_WHOLE_PATH; /* nobody has read it here: it was imported */
     if (!c->t->window.has_cut)
         return false;
-    do {
-        if (m.parent == 0)
-            return true;
-        if (memory_message_by_row(c->h->memory, m.parent, &m, &c->t->arena, &e))
-            return false;
-    } while (m.role != MEMORY_ASSISTANT ||
-             memory_turn_get(c->h->memory, m.row, &last, &c->t->arena, &e));
-    if (last.cut)
-        *ret_before = last.cut;
-    return last.cut != c->t->window.cut.row;
+    const int rc = c->tip ? memory_turn_newest(c->h->memory, c->tip, &last, &e) : ERR_NOTFOUND;
+    if (rc == ERR_NOTFOUND)
+        return true;
+    if (rc == 0 && last)
+        *ret_before = last;
+    return rc == 0 && last != c->t->window.cut.row;
 }
 
 static void fill_left(const struct context *c)

@@ -10,6 +10,9 @@
  * answer (token ids, statistics, the stored response) in one transaction.
  */
 #include "memory/internal.h"
+#include "memory/rows.h"
+
+#define ARENA_BYTES ((size_t)1 << 30)
 
 static int gone(int64_t row, struct err *e)
 {
@@ -153,6 +156,60 @@ int memory_turn_get(struct memory *m, int64_t answer, struct memory_turn *ret, s
         rc = err_set(e, ERR_NOTFOUND, "no statistics of message %lld", (long long)answer);
     stmt_end(s);
     return rc;
+}
+
+/* Whether any of its turns was ever counted: of a conversation that was brought in nothing needs
+ * to be looked through. 1, 0 or negative. */
+static int has_turns(struct memory *m, int64_t message, struct err *e)
+{
+    struct stmt *s = db_stmt(m->db,
+                             "SELECT 1 FROM conversation_savings WHERE conversation ="
+                             " (SELECT conversation FROM message WHERE row = ?1)",
+                             e);
+    stmt_int(s, 1, message);
+    int rc = stmt_step(s, e);
+    stmt_end(s);
+    return rc;
+}
+
+/* 1: found, 0: none. */
+static int find_newest(struct memory *m, int64_t tip, int64_t *ret_cut, struct arena *a,
+                       struct err *e)
+{
+    struct path p = {.next = tip};
+    int rc = has_turns(m, tip, e), on_path = 0;
+    if (rc <= 0)
+        return rc;
+    struct stmt *s = db_stmt(m->db,
+                             "SELECT m.row, t.cut FROM message m CROSS JOIN turn t"
+                             " ON t.answer = m.row WHERE m.conversation ="
+                             " (SELECT conversation FROM message WHERE row = ?1)"
+                             " AND m.row <= ?1 ORDER BY m.row DESC",
+                             e);
+    stmt_int(s, 1, tip);
+    while (on_path == 0 && (rc = stmt_step(s, e)) == 1)
+        on_path = path_holds(m, &p, column_int(s, 0), a, e);
+    if (on_path == 1)
+        *ret_cut = column_int(s, 1);
+    stmt_end(s);
+    return on_path != 0 ? on_path : rc;
+}
+
+int memory_turn_newest(struct memory *m, int64_t tip, int64_t *ret_cut, struct err *e)
+{
+    struct arena a;
+    int64_t cut = 0;
+    arena_init(&a, ARENA_BYTES);
+    int rc = db_begin_read(m->db, e);
+    if (rc == 0)
+        rc = db_end(m->db, find_newest(m, tip, &cut, &a, e), e);
+    arena_done(&a);
+    if (rc < 0)
+        return rc;
+    if (rc == 0)
+        return err_set(e, ERR_NOTFOUND, "no turn was read up to message %lld", (long long)tip);
+    *ret_cut = cut;
+    return 0;
 }
 
 static int entry_read(struct stmt *s, struct memory_turn_entry *ret, struct arena *a, struct err *e)

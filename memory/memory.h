@@ -240,6 +240,10 @@ int memory_answer_end(struct memory *m, const struct memory_answer *answer, stru
 int memory_turn_get(struct memory *m, int64_t answer, struct memory_turn *ret, struct arena *a,
                     struct err *e) MUST_USE;
 
+/* The cut (0: none) under which the newest answer of the path to `tip` was read that has
+ * statistics; ERR_NOTFOUND: none has. */
+int memory_turn_newest(struct memory *m, int64_t tip, int64_t *ret_cut, struct err *e) MUST_USE;
+
 /* A page of a conversation's turns, after the answer of id `after`; branches too. */
 struct memory_turn_entry {
     struct memory_turn turn;

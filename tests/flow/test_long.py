@@ -76,6 +76,12 @@ class Long(unittest.TestCase):
         gone = [m[0] for m in t.messages() if m[0] not in kept]
         self.assertEqual(left(r), gone[:END] + gone[-END:])
 
+    def test_of_an_import_all_but_the_last_piece_is_cut_when_it_ends(self):
+        """Nobody need rest in between: 80 KiB are more than a piece."""
+        t = bring_in(self.d, 200, "auto", ["The gate code is 4471-B. " * 16] * 200)
+        window = t.window("?next=1")
+        self.assertEqual(window["cut"]["state"], "prepared")
+
     def test_a_cut_of_another_strategy_is_not_taken(self):
         first = ["The gate code is 4471-B.", "Noted."]
         t = bring_in(self.d, self.N, "auto", first)

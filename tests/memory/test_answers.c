@@ -79,6 +79,37 @@ static void an_answer_grows_and_ends(void **state)
     ASSERT_ERR(memory_turn_get(here.m, answer.parent, &t, &here.a, &here.e), ERR_NOTFOUND);
 }
 
+/* What a chat was before it was brought in has no statistics, and neither has another branch. */
+static void the_newest_turn_of_a_path_is_of_that_path(void **state)
+{
+    (void)state;
+    struct memory_turn turn = {.finish = "stop"};
+    int64_t cut = -1;
+    const struct memory_conversation c = add_conversation();
+    const struct memory_message root = add_message(c.row, 0, MEMORY_USER, "q");
+    ASSERT_ERR(memory_turn_newest(here.m, root.row, &cut, &here.e), ERR_NOTFOUND);
+    int64_t answers[3], parents[3] = {root.row, 0, root.row}; /* the third is a branch */
+    for (int i = 0; i < 3; i++) {
+        if (i == 1)
+            parents[1] = add_message(c.row, answers[0], MEMORY_USER, "and").row;
+        const struct memory_message answer = begin_answer(c.row, parents[i], "m");
+        struct memory_answer end = end_of(&answer);
+        turn.cut = 10 + i;
+        end.turn = &turn;
+        ASSERT_OK(memory_answer_end(here.m, &end, &here.e));
+        answers[i] = answer.row;
+    }
+    const int64_t after = add_message(c.row, answers[1], MEMORY_ASSISTANT, "brought in").row;
+    ASSERT_OK(memory_turn_newest(here.m, after, &cut, &here.e));
+    assert_int_equal(cut, 11);
+    ASSERT_OK(memory_turn_newest(here.m, parents[1], &cut, &here.e));
+    assert_int_equal(cut, 10);
+    ASSERT_OK(memory_turn_newest(here.m, answers[2], &cut, &here.e));
+    assert_int_equal(cut, 12);
+    ASSERT_ERR(memory_turn_newest(here.m, root.row, &cut, &here.e), ERR_NOTFOUND);
+    assert_int_equal(cut, 12);
+}
+
 static void an_answer_ends_once(void **state)
 {
     (void)state;
@@ -156,6 +187,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(an_answer_grows_and_ends),
+        TEST(the_newest_turn_of_a_path_is_of_that_path),
         TEST(an_answer_ends_once),
         TEST(an_answer_whose_conversation_went_is_told_so),
         TEST(what_was_being_written_is_interrupted_after_a_restart),
