@@ -120,6 +120,18 @@ static void copy_params(struct engine_info *i, const struct model *m)
     i->weights_bytes = m->weights_bytes;
 }
 
+/* What decides the bits of a mixture of experts; others' fingerprints stay as they were. */
+static void add_experts(struct hash_state *h, const struct model_experts *x)
+{
+    const int32_t shape[] = {x->count,  x->used,        x->n_dense,    x->n_ff,     x->n_ff_shared,
+                             x->groups, x->groups_used, x->is_sigmoid, x->is_normed};
+    const double scale = (double)x->scale;
+    if (x->count) {
+        hash_add(h, shape, sizeof shape);
+        hash_add(h, &scale, sizeof scale);
+    }
+}
+
 /* Each number in a fixed width and order, so that the hash is the same on every machine of this
  * byte order. */
 static void make_fingerprint(struct engine *en)
@@ -147,6 +159,7 @@ static void make_fingerprint(struct engine *en)
     hash_add(&h, tokenizer, sizeof tokenizer);
     hash_add(&h, shape, sizeof shape);
     hash_add(&h, numbers, sizeof numbers);
+    add_experts(&h, &p->experts);
     hash_add(&h, numerics, sizeof numerics);
     hash_end(&h, en->info.fingerprint);
     if (en->chat) {

@@ -32,6 +32,8 @@ struct product {
     const struct mat *w,
         *w2; /* w2: a second matrix of the same shape, beside the first (gate, up) */
     const struct act *x;
+    struct act *to;      /* gate and up: where their product goes */
+    const float *by_row; /* what rows of the result are multiplied by; NULL: nothing */
     int layer;
     int unit;    /* groups of an item */
     int n_units; /* items that one block of rows makes */
@@ -42,32 +44,6 @@ struct piece {
     int row0, n_rows, group0, n_groups;
 };
 
-/* Rows that the memory bounds. */
-static bool is_few(const struct forward *f)
-{
-    return f->n_rows <= FWD_FEW;
-}
-
-/*
- * Size of an item when n things are shared out for few rows: at most `max`, a multiple of
- * `quantum`. Such a step is bound by the memory, which serves long pieces best: four items a
- * thread, or three or two if they come out more even. Not one, so that a thread that comes late
- * leaves some to the others.
- */
-static int few_unit(const struct forward *f, int n, int max, int quantum)
-{
-    int best = max, least = INT_MAX;
-    for (int k = 4; k >= 2; k--) {
-        const int n_items = k * f->n_threads, unit = (n + n_items - 1) / n_items,
-                  even = (unit + quantum - 1) / quantum * quantum, over = even * n_items - n;
-        if (even <= max && over < least) {
-            best = even;
-            least = over;
-        }
-    }
-    return best;
-}
-
 /* Groups of an item: large for reuse, small when there would be too few items to share evenly.
  * `quantum`: groups that must stay together. */
 static void product_cut(struct product *p, int quantum)
@@ -77,8 +53,8 @@ static void product_cut(struct product *p, int quantum)
     while (unit > quantum && (n_groups + unit - 1) / unit * fwd_row_blocks(p->f) < wanted)
         unit /= 2;
     p->unit = unit < quantum ? quantum : unit;
-    if (is_few(p->f))
-        p->unit = few_unit(p->f, n_groups, FWD_ROWS / FWD_FEW * FWD_GROUPS, quantum);
+    if (fwd_is_few(p->f))
+        p->unit = fwd_few_unit(p->f, n_groups, FWD_ROWS / FWD_FEW * FWD_GROUPS, quantum);
     p->n_units = (n_groups + p->unit - 1) / p->unit;
 }
 
@@ -147,7 +123,6 @@ static void residual_item(void *ctx, int item, int thread)
     struct forward *f = p->f;
     const struct piece c = piece_of(p, item);
     const int columns = piece_columns(p->w, c);
-    const float by = f->m->params.residual_scale;
     float *y = f->threads[thread].tile;
     product_run(p, p->w, c, y);
     for (int r = 0; r < c.n_rows; r++, y += 16 * c.n_groups) {
@@ -156,6 +131,8 @@ static void residual_item(void *ctx, int item, int thread)
             memcpy(f->s.added + at, y, (size_t)columns * sizeof *y);
             continue;
         }
+        const float by =
+            f->m->params.residual_scale * (p->by_row ? p->by_row[c.row0 + r] : 1);
         for (int i = 0; by != 1 && i < columns; i++)
             y[i] *= by;
         f->k->add(f->s.x + at, y, columns);
@@ -176,10 +153,9 @@ static void post_norm_item(void *ctx, int item, int thread)
     }
 }
 
-static void step_residual(struct forward *f, const struct mat *w, const struct act *x,
-                          const float *post_norm)
+static void step_residual(struct forward *f, struct product p, const float *post_norm)
 {
-    struct product p = {.f = f, .w = w, .x = x};
+    p.f = f;
     product_cut(&p, 1);
     fwd_run(f, residual_item, &p, fwd_row_blocks(f) * p.n_units);
     if (post_norm) {
@@ -203,16 +179,24 @@ static void ffn_item(void *ctx, int item, int thread)
     for (int r = 0; r < c.n_rows; r++) {
         float *h = gate + r * width;
         mul(h, up + r * width, width, h);
-        fwd_act_write(p->f, &p->f->s.ff,
-                      (struct fwd_slice){c.row0 + r, 16 * c.group0, width}, h);
+        fwd_act_write(p->f, p->to, (struct fwd_slice){c.row0 + r, 16 * c.group0, width}, h);
     }
 }
 
-static void step_ffn(struct forward *f, const struct model_layer *l)
+/* From f->s.in to the residual stream: a layer's feed-forward, or its experts and the one for
+ * all. */
+static void feed_forward(struct forward *f, const struct model_layer *l)
 {
-    struct product p = {.f = f, .w = &l->gate, .w2 = &l->up, .x = &f->s.in};
+    const bool has_experts = l->router.n_out > 0;
+    struct act *hidden = has_experts ? &f->s.shared : &f->s.ff;
+    const float *by_row = has_experts ? fwd_experts(f, l) : NULL;
+    if (!l->down.n_out)
+        return;
+    struct product p = {.f = f, .w = &l->gate, .w2 = &l->up, .x = &f->s.in, .to = hidden};
     product_cut(&p, 2); /* a quantised block of 32 is made in one item */
     fwd_run(f, ffn_item, &p, fwd_row_blocks(f) * p.n_units);
+    step_residual(f, (struct product){.w = &l->down, .x = hidden, .by_row = by_row},
+                  l->ffn_post_norm);
 }
 
 /* What a family does to its logits at the end; n a multiple of 16. */
@@ -347,8 +331,8 @@ static void step_qkv(struct forward *f, int layer)
 {
     const struct model_params *mp = &f->m->params;
     struct product p = {.f = f, .x = &f->s.in, .layer = layer, .unit = 1};
-    if (is_few(f))
-        p.unit = few_unit(f, mp->n_heads + 2 * mp->n_kv_heads, FWD_FEW_HEADS, 1);
+    if (fwd_is_few(f))
+        p.unit = fwd_few_unit(f, mp->n_heads + 2 * mp->n_kv_heads, FWD_FEW_HEADS, 1);
     p.n_units = (mp->n_heads + p.unit - 1) / p.unit + 2 * ((mp->n_kv_heads + p.unit - 1) / p.unit);
     fwd_run(f, qkv_item, &p, fwd_row_blocks(f) * p.n_units);
 }
@@ -447,10 +431,9 @@ static int run_layers(struct forward *f, const atomic_int *abort_flag, struct er
         fwd_attn(f, i);
         if (m->params.latent.kv_rank)
             fwd_latent_values(f, i);
-        step_residual(f, &l->o, &f->s.att, l->attn_post_norm);
+        step_residual(f, (struct product){.w = &l->o, .x = &f->s.att}, l->attn_post_norm);
         step_norm(f, l->ffn_norm);
-        step_ffn(f, l);
-        step_residual(f, &l->down, &f->s.ff, l->ffn_post_norm);
+        feed_forward(f, l);
         atomic_fetch_add_explicit(&f->progress, 1, memory_order_relaxed);
         if (f->passed)
             atomic_fetch_add_explicit(f->passed, 1, memory_order_relaxed);

@@ -3,6 +3,7 @@
 #ifndef HEARTH_ENGINE_FORWARD_IMPL_H
 #define HEARTH_ENGINE_FORWARD_IMPL_H
 
+#include <limits.h>
 #include <stdbool.h>
 
 #include "engine/forward.h"
@@ -50,6 +51,32 @@ struct fwd_attn_run {
     int first, n;
 };
 
+/* One of the experts that a row goes to. */
+struct fwd_choice {
+    int expert;
+    int at;       /* its place among all, in the experts' order */
+    float weight; /* of the expert's result in the row's sum */
+};
+
+/* An expert that has rows: places [first, first + n). */
+struct fwd_expert {
+    int expert, first, n;
+};
+
+/* What a layer with experts works in (forward_experts.c). A place is a row for one expert. */
+struct fwd_experts {
+    float *scores; /* [rows, ld]: the router's, and in the last 16 columns the shared expert's
+                    * gate */
+    int ld;
+    struct fwd_choice *choices; /* [rows, used] */
+    int *source;                /* [places]: which row */
+    struct fwd_expert *runs;    /* [count] */
+    int n_runs, most;           /* most: places of the one that has most */
+    float *shared_by;           /* [rows]: what the shared expert's result is multiplied by */
+    struct act in, hidden;      /* [places, n_embd], [places, n_ff] */
+    float *out;                 /* [places, n_embd] */
+};
+
 /* What each thread writes to while it works on an item. */
 struct fwd_thread {
     float *tile;            /* results of a matrix product: [FWD_ROWS, …] */
@@ -79,6 +106,8 @@ struct fwd_scratch {
      * cap_rows]: queries to be absorbed, and what attention gave */
     float *q_a, *kv_a;
     struct act q_in, nope, latent;
+    struct act shared; /* as ff, of the shared expert */
+    struct fwd_experts experts;
     struct fwd_tile *tiles;
     int n_tiles;
     struct fwd_attn_item *items;
@@ -114,6 +143,32 @@ static inline int fwd_row_blocks(const struct forward *f)
     return (f->n_rows + FWD_ROWS - 1) / FWD_ROWS;
 }
 
+/* Rows that the memory bounds. */
+static inline bool fwd_is_few(const struct forward *f)
+{
+    return f->n_rows <= FWD_FEW;
+}
+
+/*
+ * Size of an item when n things are shared out for few rows: at most `max`, a multiple of
+ * `quantum`. Such a step is bound by the memory, which serves long pieces best: four items a
+ * thread, or three or two if they come out more even. Not one, so that a thread that comes late
+ * leaves some to the others.
+ */
+static inline int fwd_few_unit(const struct forward *f, int n, int max, int quantum)
+{
+    int best = max, least = INT_MAX;
+    for (int k = 4; k >= 2; k--) {
+        const int n_items = k * f->n_threads, unit = (n + n_items - 1) / n_items,
+                  even = (unit + quantum - 1) / quantum * quantum, over = even * n_items - n;
+        if (even <= max && over < least) {
+            best = even;
+            least = over;
+        }
+    }
+    return best;
+}
+
 /* Runs fn over items on the pool. */
 static inline void fwd_run(struct forward *f, pool_fn fn, void *ctx, int n_items)
 {
@@ -139,6 +194,9 @@ void fwd_kv_write(const struct forward *f, const struct fwd_row *row, struct fwd
  * f->s.latent to f->s.att. */
 void fwd_latent_qkv(struct forward *f, int layer);
 void fwd_latent_values(struct forward *f, int layer);
+/* A layer's experts (forward_experts.c): from f->s.in, what they give is added to f->s.x. Returns
+ * what the shared expert's result is to be multiplied by, [rows]; NULL: nothing. */
+const float *fwd_experts(struct forward *f, const struct model_layer *l);
 /* Columns [col0, col0 + n) of a row; multiples of 32 when they are to be quantised. */
 struct fwd_slice {
     int row, col0, n;

@@ -57,6 +57,43 @@ static void carve_latent(struct carve *c, const struct model *m, int rows, struc
     carve_act(c, &s->q_in, p->latent.q_rank, q, rows);
 }
 
+/* Of a mixture of experts: a row has as many places as it goes to experts. */
+static void carve_experts(struct carve *c, const struct model *m, int rows, struct fwd_scratch *s)
+{
+    const struct model_params *p = &m->params;
+    const struct model_experts *x = &p->experts;
+    struct fwd_experts *e = &s->experts;
+    const int places = rows * x->used;
+    int in = 0, hidden = 0, shared = 0;
+    for (int i = x->n_dense; i < p->n_layers; i++) {
+        in |= wants(&m->layers[i].gate_exps) | wants(&m->layers[i].up_exps);
+        hidden |= wants(&m->layers[i].down_exps);
+        shared |= wants(&m->layers[i].down);
+    }
+    e->ld = (int)fwd_round((size_t)x->count, 16) + 16;
+    e->scores = carve(c, (size_t)rows * (size_t)e->ld, sizeof(float));
+    e->choices = carve(c, (size_t)places, sizeof *e->choices);
+    e->source = carve(c, (size_t)places, sizeof *e->source);
+    e->runs = carve(c, (size_t)x->count, sizeof *e->runs);
+    e->shared_by = carve(c, (size_t)rows, sizeof(float));
+    carve_act(c, &e->in, p->n_embd, in, places);
+    carve_act(c, &e->hidden, x->n_ff, hidden, places);
+    e->out = carve(c, (size_t)places * (size_t)p->n_embd, sizeof(float));
+    if (x->n_ff_shared)
+        carve_act(c, &s->shared, x->n_ff_shared, shared, rows);
+}
+
+/* What a layer's feed-forward reads the row as. */
+static int ffn_wants(const struct model_layer *l)
+{
+    const struct mat *mats[] = {&l->gate,        &l->up,        &l->router,
+                                &l->shared_gate, &l->gate_exps, &l->up_exps};
+    int all = 0;
+    for (size_t i = 0; i < sizeof mats / sizeof *mats; i++)
+        all |= mats[i]->n_out ? wants(mats[i]) : 0;
+    return all;
+}
+
 static void carve_scratch(struct carve *c, const struct model *m, int rows, struct fwd_scratch *s)
 {
     const struct model_params *p = &m->params;
@@ -66,11 +103,11 @@ static void carve_scratch(struct carve *c, const struct model *m, int rows, stru
     int in = wants(m->lm_head), att = 0, ff = 0;
     for (int i = 0; i < p->n_layers; i++) {
         const struct model_layer *l = &m->layers[i];
-        in |= wants(&l->gate) | wants(&l->up);
+        in |= ffn_wants(l);
         in |= p->latent.kv_rank ? wants(&l->kv_a) | wants(p->latent.q_rank ? &l->q_a : &l->q)
                                 : wants(&l->q) | wants(&l->k) | wants(&l->v);
         att |= wants(&l->o);
-        ff |= wants(&l->down);
+        ff |= l->router.n_out ? 0 : wants(&l->down);
     }
     s->rows = carve(c, n, sizeof *s->rows);
     s->x = carve(c, n * (size_t)p->n_embd, sizeof(float));
@@ -82,6 +119,8 @@ static void carve_scratch(struct carve *c, const struct model *m, int rows, stru
     s->tiles = carve(c, n, sizeof *s->tiles);
     if (p->latent.kv_rank)
         carve_latent(c, m, rows, s);
+    if (p->experts.count)
+        carve_experts(c, m, rows, s);
 }
 
 int fwd_reserve_rows(struct forward *f, int rows, struct err *e)

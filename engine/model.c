@@ -37,7 +37,7 @@
 /* The tensor isn't needed after this slot. */
 static bool is_last_part(const struct slot *s)
 {
-    return s->row0 + s->rows == s->all_rows;
+    return s->up ? s->up == UP_VALUES : s->row0 + s->rows == s->all_rows;
 }
 
 static int check_slot(struct loader *l, struct slot *s, struct err *e)
@@ -46,14 +46,14 @@ static int check_slot(struct loader *l, struct slot *s, struct err *e)
     if (!t) {
         return err_set(e, ERR_CORRUPT, "tensor %s is missing", s->name);
     }
-    if (t->dims[0] != (uint64_t)s->cols || t->dims[1] != (uint64_t)(s->all_rows / s->planes) ||
+    if (t->dims[0] != (uint64_t)s->file_cols || t->dims[1] != (uint64_t)(s->all_rows / s->planes) ||
         t->dims[2] != (uint64_t)s->planes || t->dims[3] != 1) {
         return err_set(e, ERR_CORRUPT,
                        "tensor %s has the shape [%llu, %llu, %llu, %llu], it must be [%lld, %lld, "
                        "%lld]",
                        s->name, (unsigned long long)t->dims[0], (unsigned long long)t->dims[1],
                        (unsigned long long)t->dims[2], (unsigned long long)t->dims[3],
-                       (long long)s->cols, (long long)(s->all_rows / s->planes),
+                       (long long)s->file_cols, (long long)(s->all_rows / s->planes),
                        (long long)s->planes);
     }
     s->tensor = t;
@@ -121,7 +121,7 @@ static int check_memory(struct loader *l, struct err *e)
         if (!s->mat) {
             continue;
         }
-        const int rc = mat_size(s->tensor->type, s->rows, s->cols, &n, e);
+        const int rc = mat_size(model_slot_type(s), s->rows, s->cols, &n, e);
         if (rc) {
             return e ? err_prefix(e, "tensor %s", s->name) : rc;
         }
@@ -187,34 +187,6 @@ static void hash_tensor(struct hash_state *h, const struct gguf_tensor *t,
     hash_add(h, root, sizeof root);
 }
 
-/* Where the slot's row r lies in the tensor. Turned: dimensions 0, 1, 2, 3, … of a head are its
- * rows 0, h, 1, h + 1, …, h half of what is rotated; those behind stay. */
-static int64_t source_row(const struct model_params *p, const struct slot *s, int64_t r)
-{
-    const int64_t d = r % p->head_dim, half = p->n_rot / 2;
-    if (!s->is_turned || d >= p->n_rot) {
-        return s->row0 + r;
-    }
-    return s->row0 + r - d + d / 2 + d % 2 * half;
-}
-
-/* The slot's rows in its order: the tensor's own bytes, or a copy in *ret_copy, the caller's. */
-static const void *slot_rows(const struct loader *l, const struct slot *s, void **ret_copy)
-{
-    const size_t row_bytes = (size_t)s->tensor->n_bytes / (size_t)s->all_rows;
-    *ret_copy = NULL;
-    if (!s->is_turned) {
-        return s->tensor->data + (size_t)s->row0 * row_bytes;
-    }
-    unsigned char *copy = sys.malloc((size_t)s->rows * row_bytes);
-    for (int64_t r = 0; copy && r < s->rows; r++) {
-        memcpy(copy + (size_t)r * row_bytes,
-               s->tensor->data + (size_t)source_row(&l->m->params, s, r) * row_bytes, row_bytes);
-    }
-    *ret_copy = copy;
-    return copy;
-}
-
 /* A matrix on its way in, by the items of a pool: the first n_hashes hash ITEM_LEAVES leaves each,
  * if that is due, the others pack PACK_GROUPS groups each. */
 struct taking {
@@ -252,7 +224,8 @@ static int plan_hashes(struct taking *t, struct err *e)
 static int take_matrix(struct loader *l, struct slot *s, unsigned char *place, struct err *e)
 {
     void *copy;
-    struct taking t = {s, {s->tensor->type, s->rows, s->cols, slot_rows(l, s, &copy)},
+    struct taking t = {s, {model_slot_type(s), s->rows, s->cols,
+                              model_slot_rows(&l->m->params, s, &copy)},
                        NULL, 0};
     if (!t.source.data) {
         return err_set(e, ERR_NOMEM, "no memory to order the rows of tensor %s", s->name);
@@ -297,7 +270,7 @@ static int take_vector(struct loader *l, const struct slot *s, float *place, str
     }
     memcpy(copy, place, (size_t)s->cols * sizeof *copy);
     for (int64_t i = 0; i < s->cols; i++) {
-        place[i] = copy[source_row(&l->m->params, s, i)];
+        place[i] = copy[model_source_row(&l->m->params, s, i)];
     }
     free(copy);
     return 0;
@@ -464,7 +437,9 @@ void model_close(struct model *m)
         struct model_layer *layer = &m->layers[i];
         struct mat *mats[] = {&layer->q,   &layer->k,    &layer->v,   &layer->o,
                               &layer->gate, &layer->up,  &layer->down, &layer->q_a,
-                              &layer->kv_a, &layer->k_b, &layer->v_b};
+                              &layer->kv_a, &layer->k_b, &layer->v_b, &layer->router,
+                              &layer->shared_gate, &layer->gate_exps, &layer->up_exps,
+                              &layer->down_exps};
         for (size_t k = 0; k < sizeof mats / sizeof *mats; k++) {
             mat_done(mats[k]);
         }

@@ -27,6 +27,9 @@ struct model_arch {
     double window_base;    /* RoPE's base in layers with a window; 0: the same as the others' */
     int unrotated_period;  /* each n-th layer isn't rotated; 0: all are */
     bool is_latent;        /* MLA: keys and values of all heads are kept as one compressed row */
+    bool has_experts;      /* where a key counts them */
+    bool norms_experts;    /* the chosen experts' weights add up to 1 where no key says more */
+    bool has_shared_gate;  /* the expert that all tokens go to has a gate of its own */
 };
 
 /*
@@ -39,12 +42,31 @@ struct model_latent {
     int q_rank;  /* queries go through so many dimensions; 0: straight */
     int nope;    /* a head's dimensions that aren't rotated, before absorption */
     int value;   /* a head's dimensions of what attention returns */
+    bool is_unsplit; /* the file has keys' and values' up-projections in one tensor */
+};
+
+/*
+ * Mixture of experts: a layer's feed-forward is `count` small ones, of which a token goes through
+ * the `used` best for it, and maybe one that all go through (arXiv 2401.06066, section 3). Scores
+ * are the softmax or the sigmoids of the router's outputs; which are the best is decided by scores
+ * plus a bias, if there is one, and the weights of their sum are scores without it (arXiv
+ * 2412.19437, section 2.1.2).
+ */
+struct model_experts {
+    int count, used;       /* 0: the model has none of this */
+    int n_dense;           /* leading layers that have one feed-forward */
+    int n_ff, n_ff_shared; /* widths: of an expert, and of the one for all (0: there is none) */
+    int groups, groups_used; /* neighbours are in groups, and only the best groups' experts can be
+                              * chosen; 1 and 1: all */
+    bool is_sigmoid, is_normed; /* normed: divided by the sum of those chosen */
+    float scale;                /* then times this */
 };
 
 struct model_params {
     const struct model_arch *arch;
     int n_vocab, n_embd, n_ff, n_layers, n_heads, n_kv_heads, head_dim;
     struct model_latent latent;
+    struct model_experts experts;
     int n_rot; /* rotated dimensions of a head: pairs (2i, 2i + 1) once loaded, whatever the file
                 * has (model_rows.c) */
     int n_ctx_train;
@@ -73,7 +95,13 @@ struct model_layer {
     float *q_bias, *k_bias, *v_bias;       /* [rows of the matrix]; NULL: none */
     struct mat q, k, v, o;       /* [n_heads × head_dim, n_embd], [n_kv_heads × head_dim, n_embd]
                                   * ×2, [n_embd, n_heads × head_dim] */
-    struct mat gate, up, down;   /* [n_ff, n_embd] ×2, [n_embd, n_ff] */
+    struct mat gate, up, down;   /* [n_ff, n_embd] ×2, [n_embd, n_ff]; in a layer with experts that
+                                  * of the shared one, n_ff_shared wide, or unused */
+    /* Experts, one below the other. router.n_out 0: the layer has none */
+    struct mat router, shared_gate;           /* [count, n_embd], [1, n_embd] or unused */
+    struct mat gate_exps, up_exps, down_exps; /* [count × n_ff, n_embd] ×2, [count × n_embd,
+                                               * n_ff] */
+    float *router_bias;                       /* [count]; NULL: none */
     /* MLA. k and v are unused, q is [n_heads × (nope + n_rot), q_rank or n_embd], o [n_embd,
      * n_heads × value] */
     struct mat q_a, kv_a;        /* [q_rank, n_embd], [kv_rank + n_rot, n_embd] */
@@ -115,6 +143,10 @@ int model_check_arch(const struct gguf *g, struct err *e) MUST_USE;
 /* What the file says, checked for range and sense (engine/model_params.c); n_vocab is left 0.
  * ERR_CORRUPT, ERR_UNSUPPORTED. */
 int model_read_params(const struct gguf *g, struct model_params *ret, struct err *e) MUST_USE;
+/* The keys of a mixture of experts (engine/model_experts.c), when the rest of the shape is known;
+ * ret->count 0: it is none. ERR_CORRUPT, ERR_UNSUPPORTED. */
+int model_read_experts(const struct gguf *g, const struct model_params *p,
+                       struct model_experts *ret, struct err *e) MUST_USE;
 /* What a position of this model keeps. Errors as kv_shape_init. */
 int model_kv_shape(const struct model_params *p, enum kv_type type, struct kv_shape *ret,
                    struct err *e) MUST_USE;

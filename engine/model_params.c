@@ -21,8 +21,8 @@
 #define HEAD_DIM_MAX 1024
 
 static const struct model_arch archs[] = {
-    /* Llama 1 to 3.3, Mistral, SmolLM 1 and 2, TinyLlama, Yi, … */
-    {.name = "llama"},
+    /* Llama 1 to 3.3, Mistral and Mixtral, SmolLM 1 and 2, TinyLlama, Yi, … */
+    {.name = "llama", .has_experts = true, .norms_experts = true},
     {.name = "qwen2", .rotates_halves = true, .has_bias = true},
     {.name = "qwen3", .rotates_halves = true, .has_head_norms = true},
     {.name = "gemma", .rotates_halves = true, .is_gelu = true, .scales_embedding = true},
@@ -44,8 +44,20 @@ static const struct model_arch archs[] = {
     {.name = "granite", .has_scales = true},
     {.name = "phi3", .rotates_halves = true, .is_fused = true},
     {.name = "smollm3", .unrotated_period = 4},
-    /* Its dense layers: experts are refused by their key. */
-    {.name = "deepseek2", .is_latent = true},
+    {.name = "qwen2moe",
+     .rotates_halves = true,
+     .has_bias = true,
+     .has_experts = true,
+     .has_shared_gate = true},
+    {.name = "qwen3moe",
+     .rotates_halves = true,
+     .has_head_norms = true,
+     .has_experts = true,
+     .norms_experts = true},
+    {.name = "granitemoe", .has_scales = true, .has_experts = true, .norms_experts = true},
+    {.name = "deepseek", .has_experts = true},
+    /* DeepSeek V2, V2-Lite, V3, R1, Kimi K2, … */
+    {.name = "deepseek2", .is_latent = true, .has_experts = true},
 };
 #define N_ARCHS (sizeof archs / sizeof *archs)
 
@@ -182,25 +194,26 @@ static int read_heads(const struct gguf *g, struct model_params *p, struct err *
 /*
  * The keys of compressed attention. Files write key_length and value_length of the compressed rows,
  * and key_length_mla and value_length_mla of what a head has of its own; those from before the
- * up-projections were split have only the former, with another meaning, and are refused.
+ * up-projections were split have only the former, and mean by them what a head has.
  */
 static int read_latent(const struct gguf *g, struct model_params *p, struct err *e)
 {
     struct model_latent *l = &p->latent;
-    int key_length = 0;
-    if (gguf_tensor(g, "blk.0.attn_kv_b.weight")) {
-        return err_set(e, ERR_UNSUPPORTED,
-                       "tensor blk.0.attn_kv_b.weight: the file is of before its up-projections "
-                       "were split (attn_k_b, attn_v_b); convert the model again");
-    }
+    char key[MODEL_KEY_BYTES];
+    int key_length = 0, value = p->n_embd / p->n_heads;
+    l->is_unsplit = gguf_tensor(g, "blk.0.attn_kv_b.weight") != NULL;
+    int rc = model_int(g, model_key(p->arch, "attention.value_length", key), HEAD_DIM_MAX, value,
+                       &value, e);
     const struct int_key keys[] = {
         {"attention.kv_lora_rank", HEAD_DIM_MAX, -1, &l->kv_rank},
         {"attention.q_lora_rank", EMBD_MAX, 0, &l->q_rank},
-        {"attention.key_length_mla", HEAD_DIM_MAX, -1, &key_length},
-        {"attention.value_length_mla", HEAD_DIM_MAX, -1, &l->value},
+        {"attention.key_length_mla", HEAD_DIM_MAX, l->is_unsplit ? p->head_dim : -1, &key_length},
+        {"attention.value_length_mla", HEAD_DIM_MAX, l->is_unsplit ? value : -1, &l->value},
         {"rope.dimension_count", HEAD_DIM_MAX, -1, &p->n_rot},
     };
-    const int rc = read_ints(g, p, keys, sizeof keys / sizeof *keys, e);
+    if (!rc) {
+        rc = read_ints(g, p, keys, sizeof keys / sizeof *keys, e);
+    }
     if (rc) {
         return rc;
     }
@@ -229,11 +242,12 @@ static int read_shape(const struct gguf *g, struct model_params *p, struct err *
         {"attention.head_count_kv", HEADS_MAX, 0, &p->n_kv_heads},
         {"attention.key_length", HEAD_DIM_MAX, 0, &p->head_dim},
     };
-    const int rc = read_ints(g, p, keys, sizeof keys / sizeof *keys, e);
+    int rc = read_ints(g, p, keys, sizeof keys / sizeof *keys, e);
     if (rc) {
         return rc;
     }
-    return p->arch->is_latent ? read_latent(g, p, e) : read_heads(g, p, e);
+    rc = p->arch->is_latent ? read_latent(g, p, e) : read_heads(g, p, e);
+    return rc ? rc : model_read_experts(g, p, &p->experts, e);
 }
 
 /* Which layers see how far back. */
@@ -339,9 +353,10 @@ static int read_numbers(const struct gguf *g, struct model_params *p, struct err
 
 static int refuse_ints(const struct gguf *g, const struct model_arch *arch, struct err *e)
 {
+    /* The experts' two come first. */
     static const char *const names[] = {"expert_count", "expert_used_count", "pooling_type"};
     char key[MODEL_KEY_BYTES];
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    for (size_t i = arch->has_experts ? 2 : 0; i < sizeof names / sizeof *names; i++) {
         int64_t v = 0;
         const int rc = gguf_int(g, model_key(arch, names[i], key), INT64_MIN, INT64_MAX, &v, e);
         if (rc && rc != ERR_NOTFOUND) {
@@ -369,6 +384,7 @@ static int refuse_floats(const struct gguf *g, const struct model_arch *arch, st
         {"attention.scale", 0.0, true},
         {"attention.clamp_kqv", 0.0, false},
         {"attention.max_alibi_bias", 0.0, false},
+        {"attention.temperature_scale", 0.0, false},
     };
     char key[MODEL_KEY_BYTES];
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {

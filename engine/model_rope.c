@@ -79,8 +79,15 @@ int model_read_rope(const struct gguf *g, struct model_params *p, struct err *e)
     }
     /* Files write 0 for none. */
     r->attn_factor = r->attn_factor > 0 ? r->attn_factor : 1;
-    /* MLA's scores have YaRN's factor in their scale (model_params.c), not in cos and sin. */
-    if (p->arch->is_latent && r->scaling == ROPE_YARN && r->factor > 1) {
+    /* Where a key says so, MLA's scores have YaRN's factor in their scale (latent_scale of
+     * model_params.c), not in cos and sin: DeepSeek divides one by the other. */
+    double in_scores = 0;
+    rc = model_float(g, model_key(p->arch, "rope.scaling.yarn_log_multiplier", key), 0, 1e3,
+                     &in_scores, e);
+    if (rc) {
+        return rc;
+    }
+    if (p->arch->is_latent && in_scores > 0 && r->scaling == ROPE_YARN && r->factor > 1) {
         r->attn_factor /= 1 + 0.1 * log(r->factor);
     }
     if (r->scaling == ROPE_PLAIN || r->scaling == ROPE_LONG || r->factor <= 0) {

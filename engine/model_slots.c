@@ -6,7 +6,7 @@
 
 #include "engine/model_impl.h"
 
-#define LAYER_SLOTS 16
+#define LAYER_SLOTS 24
 
 static struct slot *add_slot(struct loader *l, const char *name, int64_t rows, int64_t cols,
                              struct mat *mat)
@@ -15,7 +15,8 @@ static struct slot *add_slot(struct loader *l, const char *name, int64_t rows, i
     snprintf(s->name, sizeof s->name, "%s", name);
     s->rows = s->all_rows = rows;
     s->planes = 1;
-    s->cols = cols;
+    s->cols = s->file_cols = cols;
+    s->head_rows = l->m->params.head_dim;
     s->mat = mat;
     return s;
 }
@@ -79,31 +80,105 @@ static void add_vectors(struct loader *l, int i)
     }
 }
 
-/* The matrices of compressed attention; the up-projections are written head by head. */
+/* Rows of a layer's matrix. */
+struct layer_mat {
+    const char *name;
+    int64_t rows, cols, planes;
+    struct mat *mat;
+};
+
+static void add_layer_mats(struct loader *l, int i, const struct layer_mat *mats, size_t n)
+{
+    char name[SLOT_NAME_BYTES];
+    for (size_t k = 0; k < n; k++) {
+        snprintf(name, sizeof name, "blk.%d.%s.weight", i, mats[k].name);
+        add_slot(l, name, mats[k].rows, mats[k].cols, mats[k].mat)->planes = mats[k].planes;
+    }
+}
+
+/* Keys' and values' up-projections, head by head: a tensor each, or one of both, in which files
+ * from before they were split have them. */
+static void add_up(struct loader *l, int i)
+{
+    const struct model_params *p = &l->m->params;
+    const struct model_latent *la = &p->latent;
+    struct model_layer *layer = &l->m->layers[i];
+    const int64_t heads = p->n_heads;
+    const struct layer_mat mats[] = {
+        {"attn_k_b", heads * la->kv_rank, la->nope, heads, &layer->k_b},
+        {"attn_v_b", heads * la->value, la->kv_rank, heads, &layer->v_b},
+    };
+    char name[SLOT_NAME_BYTES];
+    if (!la->is_unsplit) {
+        add_layer_mats(l, i, mats, 2);
+        return;
+    }
+    snprintf(name, sizeof name, "blk.%d.attn_kv_b.weight", i);
+    for (int k = 0; k < 2; k++) {
+        struct slot *s = add_slot(l, name, mats[k].rows, mats[k].cols, mats[k].mat);
+        s->file_cols = la->kv_rank;
+        s->all_rows = heads * (la->nope + la->value);
+        s->up = k ? UP_VALUES : UP_KEYS;
+    }
+}
+
+/* Rows of the rotated end of what compressed attention's files write half a head apart. */
+static void turn_ends(struct slot *s, int64_t head_rows, int64_t still)
+{
+    s->is_turned = true;
+    s->head_rows = head_rows;
+    s->still = still;
+}
+
+/* The matrices of compressed attention. */
 static void add_latent(struct loader *l, int i)
 {
     const struct model_params *p = &l->m->params;
     const struct model_latent *la = &p->latent;
     struct model_layer *layer = &l->m->layers[i];
-    const int64_t heads = p->n_heads, n_q = heads * (la->nope + p->n_rot);
-    const struct {
-        const char *name;
-        int64_t rows, cols, planes;
-        struct mat *mat;
-    } mats[] = {
+    const int64_t own = la->nope + p->n_rot, n_q = p->n_heads * own;
+    const struct layer_mat mats[] = {
         {"attn_kv_a_mqa", la->kv_rank + p->n_rot, p->n_embd, 1, &layer->kv_a},
-        {"attn_k_b", heads * la->kv_rank, la->nope, heads, &layer->k_b},
-        {"attn_v_b", heads * la->value, la->kv_rank, heads, &layer->v_b},
-        {"attn_output", p->n_embd, heads * la->value, 1, &layer->o},
         {la->q_rank ? "attn_q_b" : "attn_q", n_q, la->q_rank ? la->q_rank : p->n_embd, 1,
          &layer->q},
+        {"attn_output", p->n_embd, (int64_t)p->n_heads * la->value, 1, &layer->o},
         {"attn_q_a", la->q_rank, p->n_embd, 1, &layer->q_a}, /* only where queries have a rank */
     };
-    const size_t n = sizeof mats / sizeof *mats - (la->q_rank ? 0 : 1);
+    const size_t first = l->n_slots;
+    add_layer_mats(l, i, mats, la->q_rank ? 4 : 3);
+    add_up(l, i);
+    if (p->arch->rotates_halves) {
+        turn_ends(&l->slots[first], p->head_dim, la->kv_rank);
+        turn_ends(&l->slots[first + 1], own, la->nope);
+    }
+}
+
+/* The router, the experts, each kind's in one tensor, and the one that all tokens go to. */
+static void add_experts(struct loader *l, int i)
+{
+    const struct model_params *p = &l->m->params;
+    const struct model_experts *x = &p->experts;
+    struct model_layer *layer = &l->m->layers[i];
+    const int64_t n = x->count, n_embd = p->n_embd, n_ff = x->n_ff, shared = x->n_ff_shared;
+    const struct layer_mat routed[] = {
+        {"ffn_gate_inp", n, n_embd, 1, &layer->router},
+        {"ffn_gate_exps", n * n_ff, n_embd, n, &layer->gate_exps},
+        {"ffn_up_exps", n * n_ff, n_embd, n, &layer->up_exps},
+        {"ffn_down_exps", n * n_embd, n_ff, n, &layer->down_exps},
+    }, for_all[] = {
+        {"ffn_gate_shexp", shared, n_embd, 1, &layer->gate},
+        {"ffn_up_shexp", shared, n_embd, 1, &layer->up},
+        {"ffn_down_shexp", n_embd, shared, 1, &layer->down},
+        {"ffn_gate_inp_shexp", 1, n_embd, 1, &layer->shared_gate},
+    };
     char name[SLOT_NAME_BYTES];
-    for (size_t k = 0; k < n; k++) {
-        snprintf(name, sizeof name, "blk.%d.%s.weight", i, mats[k].name);
-        add_slot(l, name, mats[k].rows, mats[k].cols, mats[k].mat)->planes = mats[k].planes;
+    add_layer_mats(l, i, routed, 4);
+    if (shared) {
+        add_layer_mats(l, i, for_all, p->arch->has_shared_gate ? 4 : 3);
+    }
+    snprintf(name, sizeof name, "blk.%d.exp_probs_b.bias", i);
+    if (gguf_tensor(l->g, name)) {
+        add_vector(l, name, n, &layer->router_bias);
     }
 }
 
@@ -128,12 +203,16 @@ static void add_layer(struct loader *l, int i)
         {"ffn_up", "ffn_up", n_ff, n_embd, n_ff, 2 * n_ff, &layer->up, false},
         {"ffn_down", NULL, n_embd, n_ff, 0, 0, &layer->down, false},
     };
+    const bool has_experts = p->experts.count && i >= p->experts.n_dense;
     char name[SLOT_NAME_BYTES];
     if (p->arch->is_latent) {
         add_latent(l, i);
     }
+    if (has_experts) {
+        add_experts(l, i);
+    }
     /* Attention's four come first. */
-    for (size_t k = p->arch->is_latent ? 4 : 0; k < sizeof mats / sizeof *mats; k++) {
+    for (size_t k = p->arch->is_latent ? 4 : 0; k < (has_experts ? 4u : 7u); k++) {
         const bool is_part = is_fused && mats[k].fused;
         snprintf(name, sizeof name, "blk.%d.%s.weight", i,
                  is_part ? mats[k].fused : mats[k].name);

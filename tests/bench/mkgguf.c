@@ -5,10 +5,15 @@
  *     mkgguf OUT.gguf [--arch llama] [--type Q4_0] [--embd-type Q8_0] [--output-type TYPE]
  *            [--vocab 32768] [--embd 2048] [--ff 5632] [--layers 22] [--heads 32] [--kv-heads 4]
  *            [--head-dim 64] [--ctx 8192] [--seed 1] [--set KEY=VALUE …] [--factors NAME …]
+ *            [--experts 0] [--used 2] [--ff-exp 0] [--shared 0] [--dense 0] [--router-bias]
+ *            [--lite] [--unsplit]
  *
  * The defaults are TinyLlama's shape, 1.1 G parameters. Without --output-type the output is tied to
- * the embedding. --set adds or replaces a key behind "ARCH.": an integer, a number with a point, or
- * text. --factors adds a vector of the rotation's factors: rope_freqs, rope_factors_long, …
+ * the embedding. --set adds or replaces a key behind "ARCH.": an integer, a number with a point,
+ * text, true or false. --factors adds a vector of the rotation's factors: rope_freqs,
+ * rope_factors_long, … --experts makes a mixture of that many, of which a token goes to --used and
+ * to --shared more; the first --dense layers have none. --lite and --unsplit are deepseek2's:
+ * queries without a rank, and keys' and values' up-projections in one tensor.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -23,7 +28,7 @@ static bool parse_int(const char *s, int *ret)
 {
     char *end;
     const long v = strtol(s, &end, 10);
-    if (end == s || *end || v < 1 || v > 10000000) {
+    if (end == s || *end || v < 0 || v > 10000000) {
         return false;
     }
     *ret = (int)v;
@@ -59,7 +64,9 @@ static void put_extra(struct gguf_writer *w, const char *arch, const char *text)
     snprintf(key, sizeof key, "%s.%.*s", arch, (int)(value - text), text);
     gguf_remove(w, key);
     const double number = strtod(++value, &end);
-    if (*end || end == value) {
+    if (!strcmp(value, "true") || !strcmp(value, "false")) {
+        gguf_put_int(w, key, GGUF_BOOL, *value == 't');
+    } else if (*end || end == value) {
         gguf_put_str(w, key, value);
     } else if (strchr(value, '.')) {
         gguf_put_f32(w, key, (float)number);
@@ -102,28 +109,68 @@ enum {
     OPT_ARCH = 100,
     OPT_SET,
     OPT_FACTORS,
+    OPT_ROUTER_BIAS,
+    OPT_LITE,
+    OPT_UNSPLIT,
     OPT_TYPE = 1,
     OPT_EMBD_TYPE,
     OPT_OUTPUT_TYPE,
     OPT_FIRST_INT
 };
 
+/* What the command line asks for. */
+struct job {
+    struct gguf_model m;
+    int seed;
+    struct extra extras[EXTRA_MAX];
+    int n_extras;
+};
+
+static bool take_int(struct job *j, int i, const char *arg)
+{
+    struct gguf_model *m = &j->m;
+    int *const ints[] = {&m->n_vocab,    &m->n_embd,   &m->n_ff,   &m->n_layers,  &m->n_heads,
+                         &m->n_kv_heads, &m->head_dim, &m->n_ctx,  &j->seed,      &m->n_experts,
+                         &m->n_used,     &m->n_ff_exp, &m->n_shared, &m->n_dense};
+    const int n_positive = 9; /* the others may be 0 */
+    return i >= 0 && parse_int(arg, ints[i]) && (i >= n_positive || *ints[i] > 0);
+}
+
+static bool take_option(struct job *j, int o, const char *arg)
+{
+    switch (o) {
+    case OPT_ARCH:
+        j->m.arch = arg;
+        return true;
+    case OPT_SET:
+    case OPT_FACTORS:
+        if (j->n_extras == EXTRA_MAX) {
+            return false;
+        }
+        j->extras[j->n_extras++] = (struct extra){arg, o == OPT_FACTORS};
+        return true;
+    case OPT_TYPE:
+        j->m.type = parse_type(arg)->id;
+        return true;
+    case OPT_EMBD_TYPE:
+        j->m.embd_type = parse_type(arg)->id;
+        return true;
+    case OPT_OUTPUT_TYPE:
+        j->m.output_type = parse_type(arg)->id;
+        return true;
+    case OPT_ROUTER_BIAS:
+        return j->m.has_router_bias = true;
+    case OPT_LITE:
+        return j->m.is_lite = true;
+    case OPT_UNSPLIT:
+        return j->m.is_unsplit = true;
+    default:
+        return o != '?' && take_int(j, o - OPT_FIRST_INT, arg);
+    }
+}
+
 int main(int argc, char **argv)
 {
-    struct gguf_model m = {.n_vocab = 32768,
-                           .n_embd = 2048,
-                           .n_ff = 5632,
-                           .n_layers = 22,
-                           .n_heads = 32,
-                           .n_kv_heads = 4,
-                           .head_dim = 64,
-                           .n_ctx = 8192,
-                           .type = QUANT_Q4_0,
-                           .embd_type = QUANT_Q8_0,
-                           .output_type = -1};
-    int seed = 1;
-    int *const ints[] = {&m.n_vocab,    &m.n_embd,   &m.n_ff,  &m.n_layers, &m.n_heads,
-                         &m.n_kv_heads, &m.head_dim, &m.n_ctx, &seed};
     static const struct option options[] = {
         {"arch", 1, NULL, OPT_ARCH},
         {"set", 1, NULL, OPT_SET},
@@ -140,22 +187,31 @@ int main(int argc, char **argv)
         {"head-dim", 1, NULL, OPT_FIRST_INT + 6},
         {"ctx", 1, NULL, OPT_FIRST_INT + 7},
         {"seed", 1, NULL, OPT_FIRST_INT + 8},
+        {"experts", 1, NULL, OPT_FIRST_INT + 9},
+        {"used", 1, NULL, OPT_FIRST_INT + 10},
+        {"ff-exp", 1, NULL, OPT_FIRST_INT + 11},
+        {"shared", 1, NULL, OPT_FIRST_INT + 12},
+        {"dense", 1, NULL, OPT_FIRST_INT + 13},
+        {"router-bias", 0, NULL, OPT_ROUTER_BIAS},
+        {"lite", 0, NULL, OPT_LITE},
+        {"unsplit", 0, NULL, OPT_UNSPLIT},
         {NULL, 0, NULL, 0},
     };
-    struct extra extras[EXTRA_MAX];
-    int n_extras = 0;
+    struct job j = {.m = {.n_vocab = 32768,
+                          .n_embd = 2048,
+                          .n_ff = 5632,
+                          .n_layers = 22,
+                          .n_heads = 32,
+                          .n_kv_heads = 4,
+                          .head_dim = 64,
+                          .n_ctx = 8192,
+                          .n_used = 2,
+                          .type = QUANT_Q4_0,
+                          .embd_type = QUANT_Q8_0,
+                          .output_type = -1},
+                    .seed = 1};
     for (int o; (o = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-        if (o == OPT_ARCH) {
-            m.arch = optarg;
-        } else if ((o == OPT_SET || o == OPT_FACTORS) && n_extras < EXTRA_MAX) {
-            extras[n_extras++] = (struct extra){optarg, o == OPT_FACTORS};
-        } else if (o == OPT_TYPE) {
-            m.type = parse_type(optarg)->id;
-        } else if (o == OPT_EMBD_TYPE) {
-            m.embd_type = parse_type(optarg)->id;
-        } else if (o == OPT_OUTPUT_TYPE) {
-            m.output_type = parse_type(optarg)->id;
-        } else if (o < OPT_FIRST_INT || !parse_int(optarg, ints[o - OPT_FIRST_INT])) {
+        if (!take_option(&j, o, optarg)) {
             fprintf(stderr, "mkgguf: unknown option or bad number%s%s\n", o == '?' ? "" : ": ",
                     o == '?' ? "" : optarg);
             return 2;
@@ -165,8 +221,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "mkgguf: one output file, please\n");
         return 2;
     }
-    m.seed = (uint64_t)seed;
-    if (!save(&m, extras, n_extras, argv[optind])) {
+    j.m.seed = (uint64_t)j.seed;
+    if (!save(&j.m, j.extras, j.n_extras, argv[optind])) {
         fprintf(stderr, "mkgguf: %s: %s\n", argv[optind], strerror(errno));
         return 1;
     }

@@ -19,12 +19,15 @@ import forward
 
 SHAPE = '--vocab 300 --embd 64 --ff 96 --heads 4 --kv-heads 2 --head-dim 32 --ctx 256'
 LAYERS = {'gemma3': 6, 'smollm3': 4}  # a whole period; the others: 2
+MIXTURE = '--experts 8 --used 3 --ff-exp 32'
 IDS = [(i * 37 + 11) % 300 for i in range(40)]  # more than one block
 TOLERANCE = 0.01
 
 YARN = ['rope.scaling.type=yarn', 'rope.scaling.factor=4.0',
         'rope.scaling.original_context_length=64']
-# name: (architecture, keys to set, tensors of factors, a key that changes the answer)
+SIGMOIDS = ['expert_gating_func=2', 'expert_weights_norm=true', 'expert_weights_scale=2.5']
+GROUPS = ['expert_group_count=4', 'expert_group_used_count=2']
+# name: (architecture, keys to set, tensors of factors, a key that changes the answer, more options)
 CASES = {
     'llama': ('llama', [], [], 'rope.freq_base=77777.0'),
     'llama linear': ('llama', ['rope.scaling.type=linear', 'rope.scaling.factor=2.0'], [],
@@ -47,13 +50,31 @@ CASES = {
     'deepseek2': ('deepseek2', [], [], 'rope.freq_base=77777.0'),
     'deepseek2 yarn': ('deepseek2', YARN + ['rope.scaling.yarn_log_multiplier=0.0707'], [],
                        'rope.scaling.yarn_log_multiplier=0.2'),
+    'deepseek2 plain yarn': ('deepseek2', YARN, [], 'rope.scaling.factor=5.0'),
+    'deepseek2 lite': ('deepseek2', ['expert_weights_scale=1.5'], [],
+                       'expert_weights_norm=true', f'--lite {MIXTURE} --shared 2 --dense 1'),
+    'deepseek2 unsplit': ('deepseek2', [], [], 'expert_used_count=2',
+                          f'--lite --unsplit {MIXTURE} --shared 1'),
+    'deepseek2 v2': ('deepseek2', GROUPS + ['expert_weights_scale=16.0'], [],
+                     'expert_group_used_count=4', f'{MIXTURE} --shared 1'),
+    'deepseek2 v3': ('deepseek2', YARN + SIGMOIDS + GROUPS +
+                     ['rope.scaling.yarn_log_multiplier=0.1'], [], 'expert_group_used_count=3',
+                     f'{MIXTURE} --shared 1 --router-bias'),
+    'deepseek2 sigmoids': ('deepseek2', SIGMOIDS, [], 'expert_weights_scale=2.0',
+                           f'{MIXTURE} --router-bias'),
+    'deepseek': ('deepseek', [], [], 'expert_used_count=2', f'{MIXTURE} --shared 2 --dense 1'),
+    'mixtral': ('llama', [], [], 'expert_used_count=2', MIXTURE),
+    'qwen2moe': ('qwen2moe', [], [], 'expert_weights_norm=true', f'{MIXTURE} --shared 2'),
+    'qwen3moe': ('qwen3moe', [], [], 'expert_weights_norm=false', MIXTURE),
+    'granitemoe': ('granitemoe', ['logit_scale=8.0', 'embedding_scale=3.0', 'residual_scale=0.25',
+                                  'attention.scale=0.1'], [], 'expert_used_count=2', MIXTURE),
 }
 
 
 def make(mkgguf, path, case, more=()):
-    arch, keys, factors, _ = case
-    args = [mkgguf, path, '--arch', arch, *SHAPE.split(), '--type', 'F32', '--embd-type', 'F32',
-            '--layers', str(LAYERS.get(arch, 2))]
+    arch, keys, factors, _, *options = case
+    args = [mkgguf, path, '--arch', arch, *SHAPE.split(), *' '.join(options).split(),
+            '--type', 'F32', '--embd-type', 'F32', '--layers', str(LAYERS.get(arch, 2))]
     for k in [*keys, *more]:
         args += ['--set', k]
     for f in factors:
@@ -91,7 +112,7 @@ def main(hearthd, mkgguf, names):
                 distance(ours(hearthd, other), reference)
             is_fine = off < TOLERANCE < spoiled
             failed += not is_fine
-            print(f'{"ok  " if is_fine else "FAIL"} {name:16} off by {off:.2g}, by {spoiled:.2g} '
+            print(f'{"ok  " if is_fine else "FAIL"} {name:20} off by {off:.2g}, by {spoiled:.2g} '
                   f'with {case[3]}', flush=True)
     return 1 if failed else 0
 

@@ -16,9 +16,12 @@ from operator import mul
 from gguf import Gguf
 
 # What the files don't say: by general.architecture.
-HALVES = {'qwen2', 'qwen3', 'gemma', 'gemma2', 'gemma3', 'phi3'}  # pairs lie half a head apart
+# Pairs lie half a head apart.
+HALVES = {'qwen2', 'qwen3', 'gemma', 'gemma2', 'gemma3', 'phi3', 'qwen2moe', 'qwen3moe'}
 GELU = {'gemma', 'gemma2', 'gemma3'}
 WINDOWS = {'gemma2': (2, 4096), 'gemma3': (6, 0)}  # each n-th layer sees all; the default window
+
+NORMS_EXPERTS = {'llama', 'qwen3moe', 'granitemoe'}  # the chosen experts' weights add up to 1
 
 
 def dot(a, b):
@@ -44,6 +47,15 @@ def gelu(v):
 
 def capped(v, cap):
     return cap * math.tanh(v / cap) if cap else v
+
+
+def sigmoid(v):
+    return 1 / (1 + math.exp(-v))
+
+
+def best(scores, n):
+    """Indices of the n largest, of equal ones the first."""
+    return sorted(range(len(scores)), key=lambda i: (-scores[i], i))[:n]
 
 
 def softmax(scores):
@@ -76,8 +88,10 @@ class Rope:
             self.frequencies = [f / factor for f in self.frequencies]
         if kind == 'yarn':
             self.yarn(factor, context, base, key)
-            # MLA has it in the scores' scale instead.
-            self.by *= 1 if model.arch == 'deepseek2' else 1 + 0.1 * math.log(factor)
+            # DeepSeek's mscale over mscale_all_dim: files that have the latter (the multiplier)
+            # have the same twice, and the scores' scale has it; without it the former is 1.
+            if not key('rope.scaling.yarn_log_multiplier', 0):
+                self.by *= 1 + 0.1 * math.log(factor)
 
     def yarn(self, factor, context, base, key):
         """arXiv 2309.00071: quick pairs stay, slow ones are interpolated, a ramp between."""
@@ -177,7 +191,9 @@ class Model:
     def latent(self, i, x, pos):
         """MLA (arXiv 2405.04434, section 2.1) as it is defined: keys and values unfolded."""
         layer, rank = self.layers[i], self.key('attention.kv_lora_rank')
-        own, value = self.key('attention.key_length_mla'), self.key('attention.value_length_mla')
+        # Files with one tensor of up-projections have the two keys' meaning in the plain ones.
+        own, value = (self.key(f'attention.{k}_length_mla', self.key(f'attention.{k}_length'))
+                      for k in ('key', 'value'))
         nope = own - self.n_rot
         if 'attn_q_a' in layer:
             x_q = rms_norm(times(layer['attn_q_a'], x), layer['attn_q_a_norm'], self.eps)
@@ -188,10 +204,15 @@ class Model:
         kv = times(layer['attn_kv_a_mqa'], x)
         c = rms_norm(kv[:rank], layer['attn_kv_a_norm'], self.eps)
         turned = self.rope(kv[rank:], pos)
-        k_b = self.heads(layer['attn_k_b'], self.n_heads)  # of a head: [rank][nope]
-        v_b = self.heads(layer['attn_v_b'], self.n_heads)  # of a head: [value][rank]
-        k = [[dot((row[d] for row in w), c) for d in range(nope)] + turned for w in k_b]
-        v = [times(w, c) for w in v_b]
+        if 'attn_kv_b' in layer:
+            kv_b = self.heads(layer['attn_kv_b'], self.n_heads)  # of a head: [nope + value][rank]
+            k = [times(w[:nope], c) + turned for w in kv_b]
+            v = [times(w[nope:], c) for w in kv_b]
+        else:
+            k_b = self.heads(layer['attn_k_b'], self.n_heads)  # of a head: [rank][nope]
+            v_b = self.heads(layer['attn_v_b'], self.n_heads)  # of a head: [value][rank]
+            k = [[dot((row[d] for row in w), c) for d in range(nope)] + turned for w in k_b]
+            v = [times(w, c) for w in v_b]
         assert len(k[0]) == own and len(v[0]) == value
         self.cache[i].append((k, v))
         factor = self.key('rope.scaling.factor', 1) or 1
@@ -199,7 +220,49 @@ class Model:
         self.scale = (1 + more * math.log(max(1, factor))) ** 2 / math.sqrt(own)
         return self.attend(q, [p[0] for p in self.cache[i]], [p[1] for p in self.cache[i]], 0)
 
+    def choose(self, layer, x):
+        """The experts of a row, and their weights."""
+        key = self.key
+        count, used, groups = key('expert_count'), key('expert_used_count'), \
+            key('expert_group_count', 1) or 1
+        logits = times(layer['ffn_gate_inp'], x)
+        is_sigmoid = key('expert_gating_func', 1) == 2
+        probs = [sigmoid(v) for v in logits] if is_sigmoid else softmax(logits)
+        scores = [p + b for p, b in zip(probs, layer.get('exp_probs_b.bias', [0] * count))]
+        if groups > 1:
+            own = self.heads(scores, groups)
+            # DeepSeek-V3 adds up a group's two best, V2 takes the best one.
+            worth = [sum(sorted(g)[-2:]) if is_sigmoid else max(g) for g in own]
+            kept = best(worth, key('expert_group_used_count'))
+            scores = [s if i * groups // count in kept else -math.inf
+                      for i, s in enumerate(scores)]
+        chosen = best(scores, used)
+        weights = [probs[i] for i in chosen]
+        if key('expert_weights_norm', self.arch in NORMS_EXPERTS):
+            weights = [w / sum(weights) for w in weights]
+        scale = key('expert_weights_scale', 1) or 1
+        return [(i, w * scale) for i, w in zip(chosen, weights)]
+
+    def experts(self, layer, x):
+        """A mixture of experts (arXiv 2401.06066), one expert after the other."""
+        count = self.key('expert_count')
+        y = [0] * self.n_embd
+        for i, weight in self.choose(layer, x):
+            gate, up, down = (self.heads(layer[f'ffn_{name}_exps'], count)[i]
+                              for name in ('gate', 'up', 'down'))
+            h = [silu(g) * u for g, u in zip(times(gate, x), times(up, x))]
+            y = [a + weight * b for a, b in zip(y, times(down, h))]
+        if 'ffn_up_shexp' in layer:
+            h = [silu(g) * u for g, u in zip(times(layer['ffn_gate_shexp'], x),
+                                             times(layer['ffn_up_shexp'], x))]
+            by = sigmoid(dot(layer['ffn_gate_inp_shexp'], x)) \
+                if 'ffn_gate_inp_shexp' in layer else 1
+            y = [a + by * b for a, b in zip(y, times(layer['ffn_down_shexp'], h))]
+        return y
+
     def feed_forward(self, layer, x):
+        if 'ffn_gate_inp' in layer:
+            return self.experts(layer, x)
         act = gelu if self.arch in GELU else silu
         up = times(layer['ffn_up'], x)
         if 'ffn_gate' in layer:

@@ -79,13 +79,16 @@ static void put_norm(struct gguf_writer *w, const char *name, int n)
 /* What an architecture's files have beside llama's tensors. */
 static const struct family {
     const char *arch;
-    bool has_bias, has_head_norms, has_post_norms, is_fused, is_latent;
+    bool has_bias, has_head_norms, has_post_norms, is_fused, is_latent, has_shared_gate;
 } families[] = {
     {"llama", false, false, false, false},   {"qwen2", true, false, false, false},
     {"qwen3", false, true, false, false},    {"gemma", false, false, false, false},
     {"gemma2", false, false, true, false},   {"gemma3", false, true, true, false},
     {"granite", false, false, false, false}, {"phi3", false, false, false, true},
     {"smollm3", false, false, false, false}, {"deepseek2", .is_latent = true},
+    {"deepseek", false, false, false, false}, {"granitemoe", false, false, false, false},
+    {"qwen3moe", .has_head_norms = true},
+    {"qwen2moe", .has_bias = true, .has_shared_gate = true},
 };
 
 static const struct family *family_of(const struct gguf_model *m)
@@ -140,39 +143,86 @@ static void put_heads(struct gguf_writer *w, const char *name, uint32_t type,
     gguf_put_tensor(w, name, type, 3, dims)->scale = 1.0f / sqrtf((float)dims[0]);
 }
 
-static void put_latent(const struct gguf_model *m, struct gguf_writer *w, int i)
+/* Keys' and values' up-projections: in one tensor, or each head's own. */
+static void put_up(const struct gguf_model *m, struct gguf_writer *w, int i)
 {
-    const int own = m->head_dim + latent_rot(m), kv = latent_kv_rank(m), q = latent_q_rank(m);
+    const int kv = latent_kv_rank(m);
     const uint64_t heads = (uint64_t)m->n_heads, dim = (uint64_t)m->head_dim;
-    const struct layer_tensor tensors[] = {
-        {true, "attn_q_a.weight", q, m->n_embd},
-        {true, "attn_q_b.weight", m->n_heads * own, q},
-        {true, "attn_kv_a_mqa.weight", kv + latent_rot(m), m->n_embd},
-        {true, "attn_q_a_norm.weight", 0, q},
-        {true, "attn_kv_a_norm.weight", 0, kv},
-    };
-    put_tensors(m, w, i, tensors, sizeof tensors / sizeof *tensors);
     char name[64];
+    if (m->is_unsplit) {
+        snprintf(name, sizeof name, "blk.%d.attn_kv_b.weight", i);
+        put_matrix(w, name, m->type, 2 * m->n_heads * m->head_dim, kv);
+        return;
+    }
     snprintf(name, sizeof name, "blk.%d.attn_k_b.weight", i);
     put_heads(w, name, m->type, (uint64_t[]){dim, (uint64_t)kv, heads});
     snprintf(name, sizeof name, "blk.%d.attn_v_b.weight", i);
     put_heads(w, name, m->type, (uint64_t[]){(uint64_t)kv, dim, heads});
 }
 
+static void put_latent(const struct gguf_model *m, struct gguf_writer *w, int i)
+{
+    const int own = m->head_dim + latent_rot(m), kv = latent_kv_rank(m), q = latent_q_rank(m);
+    const bool has_rank = !m->is_lite;
+    const struct layer_tensor tensors[] = {
+        {has_rank, "attn_q_a.weight", q, m->n_embd},
+        {has_rank, "attn_q_b.weight", m->n_heads * own, q},
+        {!has_rank, "attn_q.weight", m->n_heads * own, m->n_embd},
+        {true, "attn_kv_a_mqa.weight", kv + latent_rot(m), m->n_embd},
+        {has_rank, "attn_q_a_norm.weight", 0, q},
+        {true, "attn_kv_a_norm.weight", 0, kv},
+    };
+    put_tensors(m, w, i, tensors, sizeof tensors / sizeof *tensors);
+    put_up(m, w, i);
+}
+
+/* The router (F32, as files have it), the experts, and the one for all. */
+static void put_experts(const struct gguf_model *m, struct gguf_writer *w, int i)
+{
+    const bool is_gated = family_of(m)->has_shared_gate;
+    const int shared = m->n_shared * m->n_ff_exp;
+    const uint64_t n = (uint64_t)m->n_experts, n_embd = (uint64_t)m->n_embd,
+                   n_ff = (uint64_t)m->n_ff_exp;
+    const struct layer_tensor tensors[] = {
+        {shared > 0, "ffn_gate_shexp.weight", shared, m->n_embd},
+        {shared > 0, "ffn_up_shexp.weight", shared, m->n_embd},
+        {shared > 0, "ffn_down_shexp.weight", m->n_embd, shared},
+    };
+    char name[64];
+    put_tensors(m, w, i, tensors, sizeof tensors / sizeof *tensors);
+    snprintf(name, sizeof name, "blk.%d.ffn_gate_inp.weight", i);
+    put_matrix(w, name, QUANT_F32, m->n_experts, m->n_embd);
+    snprintf(name, sizeof name, "blk.%d.ffn_gate_exps.weight", i);
+    put_heads(w, name, m->type, (uint64_t[]){n_embd, n_ff, n});
+    snprintf(name, sizeof name, "blk.%d.ffn_up_exps.weight", i);
+    put_heads(w, name, m->type, (uint64_t[]){n_embd, n_ff, n});
+    snprintf(name, sizeof name, "blk.%d.ffn_down_exps.weight", i);
+    put_heads(w, name, m->type, (uint64_t[]){n_ff, n_embd, n});
+    if (shared && is_gated) {
+        snprintf(name, sizeof name, "blk.%d.ffn_gate_inp_shexp.weight", i);
+        gguf_put_tensor(w, name, QUANT_F32, 1, &n_embd)->scale = 1.0f / sqrtf((float)n_embd);
+    }
+    if (m->has_router_bias) {
+        snprintf(name, sizeof name, "blk.%d.exp_probs_b.bias", i);
+        gguf_put_tensor(w, name, QUANT_F32, 1, &n)->scale = 0.25f;
+    }
+}
+
 static void put_layer(const struct gguf_model *m, struct gguf_writer *w, int i)
 {
     const int n_q = m->n_heads * m->head_dim, n_kv = m->n_kv_heads * m->head_dim;
     const struct family *f = family_of(m);
-    const bool fused = f->is_fused, split = !fused && !f->is_latent;
+    const bool fused = f->is_fused, split = !fused && !f->is_latent,
+               has_experts = m->n_experts && i >= m->n_dense, one = !has_experts;
     const struct layer_tensor tensors[] = {
         {split, "attn_q.weight", n_q, m->n_embd},
         {split, "attn_k.weight", n_kv, m->n_embd},
         {split, "attn_v.weight", n_kv, m->n_embd},
         {fused, "attn_qkv.weight", n_q + 2 * n_kv, m->n_embd},
         {true, "attn_output.weight", m->n_embd, n_q},
-        {!fused, "ffn_gate.weight", m->n_ff, m->n_embd},
-        {true, "ffn_up.weight", fused ? 2 * m->n_ff : m->n_ff, m->n_embd},
-        {true, "ffn_down.weight", m->n_embd, m->n_ff},
+        {one && !fused, "ffn_gate.weight", m->n_ff, m->n_embd},
+        {one, "ffn_up.weight", fused ? 2 * m->n_ff : m->n_ff, m->n_embd},
+        {one, "ffn_down.weight", m->n_embd, m->n_ff},
         {f->has_bias, "attn_q.bias", 0, n_q},
         {f->has_bias, "attn_k.bias", 0, n_kv},
         {f->has_bias, "attn_v.bias", 0, n_kv},
@@ -186,6 +236,9 @@ static void put_layer(const struct gguf_model *m, struct gguf_writer *w, int i)
     put_tensors(m, w, i, tensors, sizeof tensors / sizeof *tensors);
     if (f->is_latent) {
         put_latent(m, w, i);
+    }
+    if (has_experts) {
+        put_experts(m, w, i);
     }
 }
 
@@ -205,29 +258,40 @@ static void put_ints(struct gguf_writer *w, const char *arch, const struct int_k
 
 static void put_params(const struct gguf_model *m, struct gguf_writer *w)
 {
-    const bool is_latent = family_of(m)->is_latent;
+    const bool is_latent = family_of(m)->is_latent, is_split = is_latent && !m->is_unsplit;
+    const int own = is_latent ? 3 * m->head_dim / 2 : m->head_dim;
     const int dim = m->head_dim, kv = latent_kv_rank(m), rot = latent_rot(m);
     const struct int_key keys[] = {{"context_length", m->n_ctx},
                 {"embedding_length", m->n_embd},
                 {"feed_forward_length", m->n_ff},
                 {"block_count", m->n_layers},
                 {"attention.head_count", m->n_heads},
-                {"attention.head_count_kv", is_latent ? 1 : m->n_kv_heads},
-                {"attention.key_length", is_latent ? kv + rot : dim},
-                {"attention.value_length", is_latent ? kv : dim},
+                {"attention.head_count_kv", is_split    ? 1
+                                            : is_latent ? m->n_heads
+                                                        : m->n_kv_heads},
+                {"attention.key_length", is_split ? kv + rot : own},
+                {"attention.value_length", is_split ? kv : dim},
                 {"rope.dimension_count", is_latent ? rot : dim}},
-        latent[] = {{"attention.kv_lora_rank", kv},
-                    {"attention.q_lora_rank", latent_q_rank(m)},
-                    {"attention.key_length_mla", dim + rot},
-                    {"attention.value_length_mla", dim}};
+        latent[] = {{"attention.kv_lora_rank", kv}},
+        ranked[] = {{"attention.q_lora_rank", latent_q_rank(m)}},
+        split[] = {{"attention.key_length_mla", dim + rot}, {"attention.value_length_mla", dim}},
+        experts[] = {{"expert_count", m->n_experts},
+                     {"expert_used_count", m->n_used},
+                     {"expert_feed_forward_length", m->n_ff_exp},
+                     {"leading_dense_block_count", m->n_dense}},
+        shared[] = {{family_of(m)->has_shared_gate ? "expert_shared_feed_forward_length"
+                                                   : "expert_shared_count",
+                     family_of(m)->has_shared_gate ? m->n_shared * m->n_ff_exp : m->n_shared}};
     const char *arch = family_of(m)->arch;
     char key[64];
     gguf_put_str(w, "general.architecture", arch);
     gguf_put_str(w, "general.name", "Random weights");
     put_ints(w, arch, keys, sizeof keys / sizeof *keys);
-    if (is_latent) {
-        put_ints(w, arch, latent, sizeof latent / sizeof *latent);
-    }
+    put_ints(w, arch, latent, is_latent ? 1 : 0);
+    put_ints(w, arch, ranked, is_latent && !m->is_lite ? 1 : 0);
+    put_ints(w, arch, split, is_split ? 2 : 0);
+    put_ints(w, arch, experts, m->n_experts ? 4 : 0);
+    put_ints(w, arch, shared, m->n_experts && m->n_shared ? 1 : 0);
     snprintf(key, sizeof key, "%s.rope.freq_base", arch);
     gguf_put_f32(w, key, 100000.0f);
     snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", arch);

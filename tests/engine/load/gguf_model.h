@@ -9,6 +9,13 @@ struct gguf_model {
     const char *arch; /* NULL: llama. "deepseek2": head_dim is a head's unrotated part and its
                        * values; half of that is rotated, ranks are twice (KV) and 3 times (q) it */
     int n_vocab, n_embd, n_ff, n_layers, n_heads, n_kv_heads, head_dim, n_ctx;
+    /* A mixture of experts; n_experts 0: none, and n_ff is every layer's */
+    int n_experts, n_used, n_ff_exp;
+    int n_shared;         /* experts' widths of the one that all tokens go to */
+    int n_dense;          /* leading layers without experts */
+    bool has_router_bias; /* the kind whose choice is biased */
+    /* deepseek2's spellings: queries without a rank; one tensor of up-projections */
+    bool is_lite, is_unsplit;
     uint32_t type;       /* of the matrices */
     uint32_t embd_type;  /* of token_embd */
     int64_t output_type; /* of output.weight; −1: tied to token_embd */
