@@ -341,6 +341,9 @@ size_t cache_chain(const struct cache_root *root, const int32_t *ids, size_t n_i
  */
 /* ERR_LIMIT, with the numbers; ERR_NOMEM: nothing changed. */
 int cache_pin(struct cache *c, const uint8_t *ids, size_t n, struct err *e) MUST_USE;
+/* The same without a ceiling, for a cache that has no blocks of its own and shares others' tier:
+ * what lies on the disk for models that aren't loaded stays there. */
+int cache_hold(struct cache *c, const uint8_t *ids, size_t n, struct err *e) MUST_USE;
 /* Ids that aren't pinned are fine. */
 void cache_unpin(struct cache *c, const uint8_t *ids, size_t n);
 /* So many blocks of the pool can't be pinned: one turn's window. */

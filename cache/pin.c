@@ -61,18 +61,26 @@ static int check_ceiling(const struct cache *c, size_t n_new, struct err *e)
                    n_new, n_pinned, top.n_max, (double)top.bytes / (1 << 20), top.of);
 }
 
-int cache_pin(struct cache *c, const uint8_t *ids, size_t n, struct err *e)
+static size_t count_new(const struct cache *c, const uint8_t *ids, size_t n)
 {
     size_t n_new = 0;
-
-    assert(thread_is(THREAD_WORKER));
     for (size_t i = 0; i < n; i++) {
         n_new += !pins_has(&c->tree.pins, ids + i * HASH_BYTES);
     }
-    int rc = check_ceiling(c, n_new, e);
-    if (!rc) {
-        rc = pins_reserve(&c->tree.pins, n_new, e);
-    }
+    return n_new;
+}
+
+int cache_pin(struct cache *c, const uint8_t *ids, size_t n, struct err *e)
+{
+    assert(thread_is(THREAD_WORKER));
+    const int rc = check_ceiling(c, count_new(c, ids, n), e);
+    return rc ? rc : cache_hold(c, ids, n, e);
+}
+
+int cache_hold(struct cache *c, const uint8_t *ids, size_t n, struct err *e)
+{
+    assert(thread_is(THREAD_WORKER));
+    int rc = pins_reserve(&c->tree.pins, count_new(c, ids, n), e);
     if (!rc && c->disk) {
         rc = disk_pin(c->disk, ids, n, e);
     }
