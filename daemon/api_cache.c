@@ -6,14 +6,19 @@
  *                                          "pinned"}; and "hearth": {"ram": {"blocks", "bytes",
  *                                          "tails", "pinned"}, "disk": {"blocks", "bytes",
  *                                          "pinned"} or null, "block_bytes", "block_tokens",
- *                                          "pinned_max"} of all that is the owner's
+ *                                          "pinned_max", "models": [{"id", "loaded", "ram",
+ *                                          "disk", "block_bytes"}]} of all that is the owner's;
+ *                                          block_bytes and pinned_max: --model's
  *      POST …/drop   {"conversation": ID}  what no other conversation uses goes
- *                    {"all": true}         all of the owner's, stateless calls' too
+ *                    {"all": true}         all of the owner's, stateless calls' too, of all models
+ *                                          whether they are loaded or not
  *                  → {"object": "hearth.cache.drop", "blocks", "kv_bytes", "kept": {"shared",
  *                    "pinned", "in_use"}}
  *      POST …/pin    {"conversation": ID [, "all": true]}     its system prompt's whole blocks, or
- *                                          all that its newest turn would read
- *                  → {"object": "hearth.cache.pin", "conversation", "pinned", "ram", "disk"}
+ *                                          all that its newest turn would read, as the model
+ *                                          reads it that answered last (?model= names another)
+ *                  → {"object": "hearth.cache.pin", "conversation", "pinned", "ram", "disk",
+ *                    "model", "model_by"}
  *      POST …/unpin  {"conversation": ID}
  *                  → {"object": "hearth.cache.unpin", "conversation", "unpinned"}
  *
@@ -29,6 +34,7 @@
 #include "daemon/body.h"
 #include "daemon/items.h"
 #include "daemon/keep.h"
+#include "daemon/limits.h"
 #include "daemon/prepare.h"
 #include "daemon/served.h"
 #include "daemon/window.h"
@@ -59,11 +65,11 @@ static void call_init(struct call *k, struct history *h, struct request *r)
 /* rc 0: asks the worker. */
 static int call_done(struct call *k, int rc, struct http_error *ret)
 {
-    if (rc == 0)
-        k->keep->served = k->h->served;
+    struct served *s = rc == 0 ? k->keep->served : NULL;
     if (rc == 0 && mailbox_push(&k->h->d->worker, &k->keep->mail)) {
         k->h->n_turns_out++;
-        k->h->served->n_out++;
+        if (s)
+            s->n_out++;
         k->keep = NULL;
     } else if (rc == 0) {
         http_error_set(ret, 503, "stopping", NULL, "the daemon is stopping");
@@ -121,6 +127,31 @@ static int fill_part(struct call *k, size_t i, const struct memory_conversation 
                : 0;
 }
 
+/* All models that have left something, and those that are in memory in any case. */
+static int fill_models(struct call *k, struct http_error *ret)
+{
+    const struct daemon *d = k->h->d;
+    struct known known;
+    known_read(d->config->use_cache ? d->config->cache_dir : NULL, &known);
+    const size_t n_max = known.n + LIMIT_SERVED;
+    struct keep_model *v = known.v ? calloc(n_max, sizeof *v) : NULL;
+    size_t n = 0;
+    for (size_t i = 0; v && i < known.n; i++)
+        v[n++].m = known.v[i];
+    for (int i = 0; v && i < atomic_load(&d->n_served); i++) {
+        struct known_model m;
+        bool is_there = !served_known(d->served[i], &m);
+        for (size_t j = 0; j < n && !is_there; j++)
+            is_there = memcmp(v[j].m.fingerprint, m.fingerprint, HASH_BYTES) == 0;
+        if (!is_there)
+            v[n++].m = m;
+    }
+    known_done(&known);
+    k->keep->models = v;
+    k->keep->n_models = n;
+    return v ? 0 : out_of_memory(ret);
+}
+
 /* ---- list ---- */
 
 static int list(struct call *k, struct http_error *ret)
@@ -133,7 +164,7 @@ static int list(struct call *k, struct http_error *ret)
         return rc;
     if (memory_conversation_list(k->h->memory, k->r->owner, &page, &found, &k->arena, &e))
         return items_error(ret, &e, "after");
-    if ((rc = begin(k, KEEP_LIST, found.n, ret)))
+    if ((rc = begin(k, KEEP_LIST, found.n, ret)) || (rc = fill_models(k, ret)))
         return rc;
     k->keep->has_more = found.has_more;
     for (size_t i = 0; i < found.n; i++) {
@@ -168,8 +199,10 @@ static int drop(struct call *k, struct http_error *ret)
     if (k->is_all == (k->c.row != 0))
         return body_refused(ret, "invalid_value", "conversation",
                             "either conversation or all: true is expected");
-    if (k->is_all)
-        return begin(k, KEEP_DROP_ALL, 0, ret);
+    if (k->is_all) {
+        rc = begin(k, KEEP_DROP_ALL, 0, ret);
+        return rc ? rc : fill_models(k, ret);
+    }
     if ((rc = begin(k, KEEP_DROP, 2, ret)) || (rc = fill_part(k, 0, &k->c, true, ret)) ||
         (rc = fill_part(k, 1, &k->c, false, ret)))
         return rc;
@@ -267,8 +300,11 @@ static int pin(struct call *k, struct http_error *ret)
     struct ids ids;
     int rc;
     if ((rc = read_body(k, ret)) || (rc = need_conversation(k, ret)) ||
+        (rc = served_choose_conversation(k->h, k->r, &k->c, ret)) ||
         (rc = begin(k, KEEP_PIN, 3, ret)))
         return rc;
+    k->keep->served = k->h->served;
+    k->keep->model_by = k->h->model_by;
     if (!engine_chat(k->h->engine)) {
         http_error_set(ret, 400, "unsupported_parameter", NULL,
                        "the model has no chat template, so there are no conversations of it");
@@ -329,9 +365,58 @@ static json *amount(json *o, const char *key, size_t n_blocks, uint64_t bytes)
     return j;
 }
 
-static json *list_reply(const struct keep *k)
+/* Of all models. */
+static struct cache_usage sum_of(const struct keep *k)
 {
-    const struct cache_usage *u = &k->usage;
+    struct cache_usage sum = {0};
+    for (size_t i = 0; i < k->n_models; i++) {
+        const struct cache_usage *u = &k->models[i].usage;
+        sum.n_ram += u->n_ram;
+        sum.n_ram_tails += u->n_ram_tails;
+        sum.n_ram_pinned += u->n_ram_pinned;
+        sum.n_disk += u->n_disk;
+        sum.n_disk_pinned += u->n_disk_pinned;
+        sum.ram_bytes += u->ram_bytes;
+        sum.disk_bytes += u->disk_bytes;
+    }
+    return sum;
+}
+
+static bool is_loaded(const struct history *h, const struct keep_model *m)
+{
+    struct known_model now;
+    for (int i = 0; i < atomic_load(&h->d->n_served); i++)
+        if (served_known(h->d->served[i], &now) &&
+            memcmp(now.fingerprint, m->m.fingerprint, HASH_BYTES) == 0)
+            return true;
+    return false;
+}
+
+/* Those that have something, or are in memory. */
+static json *models_reply(const struct history *h, const struct keep *k)
+{
+    json *list = json_array();
+    for (size_t i = 0; i < k->n_models; i++) {
+        const struct keep_model *m = &k->models[i];
+        const bool is_in = is_loaded(h, m);
+        if (!is_in && m->usage.n_ram + m->usage.n_disk == 0)
+            continue;
+        json *o = json_add(list, json_object());
+        json_set_str(o, "id", m->m.id);
+        json_set_bool(o, "loaded", is_in);
+        amount(o, "ram", m->usage.n_ram, m->usage.ram_bytes);
+        if (k->has_disk)
+            amount(o, "disk", m->usage.n_disk, m->usage.disk_bytes);
+        else
+            json_set_null(o, "disk");
+        json_set_int(o, "block_bytes", (int64_t)m->m.block_bytes);
+    }
+    return list;
+}
+
+static json *list_reply(const struct history *h, const struct keep *k)
+{
+    const struct cache_usage sum = sum_of(k), *u = &sum;
     json *data = json_array();
     for (size_t i = 0; i < k->n; i++) {
         const struct keep_part *p = &k->parts[i];
@@ -352,9 +437,13 @@ static json *list_reply(const struct keep *k)
                      (int64_t)u->n_disk_pinned);
     else
         json_set_null(hearth, "disk");
-    json_set_int(hearth, "block_bytes", (int64_t)k->block_bytes);
+    json_set_int(hearth, "block_bytes", (int64_t)h->d->served[0]->block_bytes);
     json_set_int(hearth, "block_tokens", KV_BLOCK);
-    json_set_int(hearth, "pinned_max", (int64_t)u->n_pins_max);
+    if (k->n_pins_max > 0)
+        json_set_int(hearth, "pinned_max", (int64_t)k->n_pins_max);
+    else
+        json_set_null(hearth, "pinned_max");
+    json_set(hearth, "models", models_reply(h, k));
     return o;
 }
 
@@ -385,6 +474,8 @@ static json *pin_reply(const struct keep *k)
     json_set_int(o, "pinned", (int64_t)p->n);
     json_set_int(o, "ram", (int64_t)p->count.n_ram);
     json_set_int(o, "disk", (int64_t)p->count.n_disk);
+    json_set_str(o, "model", k->served->id);
+    json_set_str(o, "model_by", k->model_by);
     return o;
 }
 
@@ -413,8 +504,8 @@ void keep_done(struct history *h, struct keep *k)
 {
     const struct request to = {.conn = k->conn};
     h->n_turns_out--;
-    k->served->n_out--;
-    served_use(h, k->served);
+    if (k->served)
+        k->served->n_out--;
     if (k->rc) {
         struct http_error error = {.status = 0};
         if (k->op == KEEP_PIN)
@@ -429,7 +520,7 @@ void keep_done(struct history *h, struct keep *k)
     json *o = NULL;
     switch (k->op) {
     case KEEP_LIST:
-        o = list_reply(k);
+        o = list_reply(h, k);
         break;
     case KEEP_DROP:
     case KEEP_DROP_ALL:

@@ -11,6 +11,10 @@
  *      GET  summary         {"summary", "facts", "tokens": {…}} of the cut in force
  *      POST summary         {["summary"], ["facts"]}: edits them
  *
+ * What is counted in tokens is counted by the model that answered last in the conversation, or the
+ * one that ?model= names; "model" says which, "model_by" why: "request", "conversation", "default".
+ * The summary is read without waiting for that model, and without "tokens" while it isn't loaded.
+ *
  * kind: template (what the model's own markup adds), system, pins, facts, summary, recalled (all
  * that was put before a person's words), message. The tokens of all items are `used`. Of a long
  * conversation that was never cut the newest messages are shown, and `above` says how many more
@@ -24,6 +28,7 @@
 #include "daemon/context.h"
 #include "daemon/items.h"
 #include "daemon/prepare.h"
+#include "daemon/served.h"
 #include "daemon/window.h"
 #include "daemon/wire.h"
 #include "memory/facts.h"
@@ -168,6 +173,7 @@ static void reply_context(struct call *k)
     json *o = json_object();
     json_set_str(o, "object", "hearth.context");
     json_set_str(o, "conversation", k->c.id);
+    served_name(k->h, o);
     json_set_int(o, "limit", k->h->ctx);
     json_set_int(o, "used", used);
     if (w->n_above > 0)
@@ -289,6 +295,7 @@ static void reply_cut(struct call *k, const struct turn_receipt *r, bool is_cut)
     json *o = json_object();
     json_set_str(o, "object", "hearth.cut");
     json_set_str(o, "conversation", k->c.id);
+    served_name(k->h, o);
     json_set_bool(o, "cut", is_cut);
     json_set_int(o, "before", r->before);
     json_set_int(o, "after", r->after);
@@ -396,6 +403,7 @@ static void set_tokens(struct call *k, json *o, const struct memory_cut *cut)
     buf_done(&text);
     if (summary < 0 || facts < 0)
         return;
+    served_name(k->h, o);
     json *tokens = json_set(o, "tokens", json_object());
     json_set_int(tokens, "summary", summary);
     json_set_int(tokens, "facts", facts);

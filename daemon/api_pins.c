@@ -8,6 +8,9 @@
  *
  *      pin                  {"id", "message": ID | null, "role", "text", "tokens", "created_at"}
  *
+ * Tokens are the model's that answered last in the conversation, or the one's that ?model= names;
+ * the replies to GET and POST say which ("model", "model_by").
+ *
  * All pins of a conversation together may take a quarter of the window.
  */
 #include <string.h>
@@ -16,6 +19,7 @@
 #include "daemon/context.h"
 #include "daemon/items.h"
 #include "daemon/prepare.h"
+#include "daemon/served.h"
 #include "daemon/window.h"
 
 struct call {
@@ -83,6 +87,7 @@ static int list(struct call *k, struct http_error *ret)
         tokens += tokens_of(k, pins.v[i].text, pins.v[i].n_text);
     }
     json *o = list_json(data, false);
+    served_name(k->h, o);
     json_set_int(o, "tokens", tokens);
     json_set_int(o, "limit", context_share(k->h, CONTEXT_PINS_PERCENT, 0));
     history_reply_json(k->h, k->r, 200, o);
@@ -164,7 +169,9 @@ static int add(struct call *k, struct http_error *ret)
         return rc;
     if (memory_pin_add(k->h->memory, &pin, &added, &k->arena, &e))
         return items_error(ret, &e, message ? "message" : "text");
-    history_reply_json(k->h, k->r, 200, pin_json(k, &added));
+    json *o = pin_json(k, &added);
+    served_name(k->h, o);
+    history_reply_json(k->h, k->r, 200, o);
     return HANDLED;
 }
 

@@ -2,7 +2,8 @@
  * POST /v1/hearth/verify: are the cached blocks the bytes that the model computes?
  *
  *      {["conversation": "conv_…"]}  → {"object": "hearth.verify", "conversations", "blocks",
- *          "positions", "ram", "disk", "missing", "other_model", "different": [{"conversation",
+ *          "positions", "ram", "disk", "missing", "other_model",
+ *          "model", "model_by", "different": [{"conversation",
  *          "block", "position", "where": "block" | "file", "removed_blocks"}], "has_more", "ms"}
  *
  * blocks, positions: how many were checked, all branches of the conversations and partial blocks
@@ -10,6 +11,9 @@
  * blocks that were read for the conversations and are cached no more; other_model: those that the
  * disk has for another model, which can't be computed now. where: "file" when RAM had
  * the right bytes.
+ *
+ * By the model that ?model= names, or the one that answered last in the conversation, or the
+ * default.
  *
  * Without a conversation: all of the owner's, the last used ones if they are many ("has_more"). The
  * answer to this request comes from the worker (verify.h).
@@ -20,6 +24,7 @@
 #include "daemon/history.h"
 #include "daemon/items.h"
 #include "daemon/limits.h"
+#include "daemon/served.h"
 #include "daemon/verify.h"
 #include "daemon/wire.h"
 
@@ -30,6 +35,7 @@ struct call {
     json *body;
     struct memory_conversations found;
     struct verify *verify;
+    bool is_named; /* one conversation */
 };
 
 static int out_of_memory(struct http_error *ret)
@@ -56,6 +62,7 @@ static int find(struct call *k, struct http_error *ret)
     if (!k->found.v)
         return out_of_memory(ret);
     k->found.n = 1;
+    k->is_named = true;
     rc = memory_conversation_find(k->h->memory, k->r->owner, id, k->found.v, &k->arena, &e);
     return rc ? items_error(ret, &e, "conversation") : 0;
 }
@@ -73,6 +80,9 @@ static int list_blocks(struct call *k, const struct memory_conversation *c, stru
 static int prepare(struct call *k, struct http_error *ret)
 {
     int rc = find(k, ret);
+    if (rc == 0)
+        rc = k->is_named ? served_choose_conversation(k->h, k->r, k->found.v, ret)
+                         : served_choose_query(k->h, k->r, ret);
     if (rc)
         return rc;
     k->verify = verify_new(k->r, k->found.n);
@@ -80,6 +90,7 @@ static int prepare(struct call *k, struct http_error *ret)
         return out_of_memory(ret);
     k->verify->has_more = k->found.has_more;
     k->verify->served = k->h->served;
+    k->verify->model_by = k->h->model_by;
     for (size_t i = 0; i < k->found.n && !rc; i++)
         rc = list_blocks(k, &k->found.v[i], &k->verify->v[i], ret);
     return rc;

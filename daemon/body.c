@@ -93,6 +93,17 @@ int body_parse(const struct request *r, json **ret_json, struct http_error *ret)
     return 0;
 }
 
+bool body_wants_stream(const struct request *r)
+{
+    json *o;
+    struct http_error ignored;
+    if (body_parse(r, &o, &ignored))
+        return false;
+    const bool wants = json_bool(json_get(o, "stream", NULL));
+    json_free(o);
+    return wants;
+}
+
 /* ---- typed fields ---- */
 
 /* The member, NULL when absent or null. */

@@ -17,6 +17,8 @@
 /* The body as an object: caller frees with json_free. 400 invalid_json with the offset; an empty
  * body or another type than an object likewise. */
 int body_parse(const struct request *r, json **ret_json, struct http_error *ret) MUST_USE;
+/* Whether it says "stream": true, before anybody reads it; what is wrong with it is told later. */
+bool body_wants_stream(const struct request *r);
 
 /* Both ends belong to it; whole numbers are exact up to JSON_INT_MAX. */
 struct body_range {

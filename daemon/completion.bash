@@ -14,6 +14,8 @@ _hearthd() {
         [[ $command == bench ]] && words+=' csv'
         ;;
     --log-level) words='error warn info debug' ;;
+    --serve) words='all one' ;;
+    --unknown-model) words='refuse default' ;;
     --context) words='error window summarise retrieve prune auto' ;;
     --config | --model | --embedding-model | --socket | --api-key-file | --state-dir | --cache-dir | \
         --chat-template | --logits)

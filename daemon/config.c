@@ -35,6 +35,8 @@ enum kind {
     K_SUMMARY,
     K_ON_OFF,
     K_SERVE,
+    K_UNKNOWN,
+    K_TEMPLATE,
     K_INT,
     K_SIZE,
     K_MODE,
@@ -97,7 +99,8 @@ static const struct option_row rows[] = {
      "on)"},
     {"embedding-model", K_TEXT, AT(embedding_model), 0, 0, "FILE",
      "a GGUF of BERT's kind: search by meaning, and /v1/embeddings (default: none)"},
-    {"chat-template", K_TEXT, AT(chat_template), 0, 0, "FILE|NAME", "instead of the model's own"},
+    {"chat-template", K_TEMPLATE, 0, 0, 0, "[MODEL=]FILE|NAME",
+     "instead of --model's own, or MODEL's; may be given for each model"},
     {"tokenizer-nfc", K_NFC, AT(skip_nfc), 0, 0, "model|off",
      "normalise text as the model's own tokenizer does (default), or never, as llama.cpp"},
     {"serve", K_SERVE, AT(serves_all), 0, 0, "all|one",
@@ -107,8 +110,14 @@ static const struct option_row rows[] = {
      "models in memory at once, as far as --memory goes (default 4)"},
     {"idle-unload", K_INT, AT(idle_unload_s), 0, LIMIT_IDLE_UNLOAD_S, "SECONDS",
      "a model that was loaded on demand leaves memory after so long, 0: never (default 1800)"},
+    {"load-wait", K_INT, AT(load_wait_s), 0, LIMIT_LOAD_WAIT_S, "SECONDS",
+     "a request whose model has to be loaded first waits so long, then 503; streams wait on, and "
+     "are told (default 300)"},
+    {"unknown-model", K_UNKNOWN, AT(unknown_is_default), 0, 0, "refuse|default",
+     "of several models, which answers when a request names none of them: none, by 404 (default), "
+     "or --model's"},
     {"speculation", K_ON_OFF, AT(speculation), 0, 0, "on|off",
-     "draft answers from what was said before; the bits are the same (default off)"},
+     "draft answers from what was said before; the bits are the same (default on)"},
     {"no-cache", K_NO_CACHE, AT(use_cache), 0, 0, NULL,
      "compute every prompt from its first token"},
     {"log-level", K_LOG, AT(log_level), 0, 0, "LEVEL", "error, warn, info (default) or debug"},
@@ -249,6 +258,15 @@ static int set_serve(int *to, const char *value, const char *where, struct err *
     return 0;
 }
 
+static int set_unknown(int *to, const char *value, const char *where, struct err *e)
+{
+    const bool is_default = strcmp(value, "default") == 0;
+    if (!is_default && strcmp(value, "refuse") != 0)
+        return err_set(e, ERR_INVAL, "%s is \"%s\"; refuse or default is allowed", where, value);
+    *to = is_default;
+    return 0;
+}
+
 static int set_kv(enum kv_type *to, const char *value, const char *where, struct err *e)
 {
     if (!kv_type_find(value, to))
@@ -296,6 +314,10 @@ static int set_value(const struct option_row *o, struct config *c, const char *v
         return set_on_off(to, value, where, e);
     case K_SERVE:
         return set_serve(to, value, where, e);
+    case K_UNKNOWN:
+        return set_unknown(to, value, where, e);
+    case K_TEMPLATE:
+        return config_template_set(c, value, where, e);
     case K_LOG:
         c->log_level = log_level_parse(value);
         return c->log_level >= 0
@@ -371,7 +393,7 @@ static int on_entry(void *arg, const char *section, const char *name, const char
                     where, section);
     else if (!o || o->kind == K_CONFIG)
         r->rc = err_set(r->e, ERR_INVAL, "%s is no option (hearthd --help lists them)", where);
-    else if (r->is_given[o - rows])
+    else if (r->is_given[o - rows] && o->kind != K_TEMPLATE)
         r->rc = err_set(r->e, ERR_INVAL, "%s is given twice", where);
     else
         r->rc = set_value(o, r->config, value, where, r->e);
@@ -424,9 +446,30 @@ static int read_file(struct config *c, struct err *e)
 
 enum { FLAG_HELP = 1000, FLAG_VERSION };
 
-/* Fills values[i] (borrowed from argv; "" for flags without value). */
-static int read_flags(int argc, char **argv, const char *values[N_ROWS], struct err *e)
+struct flags {
+    const char *values[N_ROWS]; /* borrowed from argv; "" for flags without value */
+    const char **templates;     /* [n_templates] --chat-template's, owned */
+    size_t n_templates;
+};
+
+static int take_flag(struct flags *f, size_t i, const char *value, struct err *e)
 {
+    if (rows[i].kind == K_TEMPLATE) {
+        f->templates[f->n_templates++] = value;
+        return 0;
+    }
+    if (f->values[i])
+        return err_set(e, ERR_INVAL, "--%s is given twice", rows[i].name);
+    f->values[i] = value ? value : "";
+    return 0;
+}
+
+static int read_flags(int argc, char **argv, struct flags *ret, struct err *e)
+{
+    int rc;
+    ret->templates = calloc((size_t)argc + 1, sizeof *ret->templates);
+    if (!ret->templates)
+        return err_set(e, ERR_NOMEM, "out of memory for the flags");
     struct option longs[N_ROWS + 3] = {0};
     for (size_t i = 0; i < N_ROWS; i++)
         longs[i] = (struct option){rows[i].name, rows[i].arg ? required_argument : no_argument,
@@ -448,10 +491,8 @@ static int read_flags(int argc, char **argv, const char *values[N_ROWS], struct 
         if (got == '?')
             return err_set(e, ERR_INVAL, "%s is no flag of hearthd (hearthd --help lists them)",
                            argv[optind - 1]);
-        const char *name = rows[got - 1].name;
-        if (values[got - 1])
-            return err_set(e, ERR_INVAL, "--%s is given twice", name);
-        values[got - 1] = optarg ? optarg : "";
+        if ((rc = take_flag(ret, (size_t)got - 1, optarg, e)))
+            return rc;
     }
     if (optind < argc)
         return err_set(e, ERR_INVAL,
@@ -459,15 +500,19 @@ static int read_flags(int argc, char **argv, const char *values[N_ROWS], struct 
     return CONFIG_RUN;
 }
 
-static int apply_flags(const char *const values[N_ROWS], bool only_config, struct config *c,
-                       struct err *e)
+static int apply_flags(const struct flags *f, bool only_config, struct config *c, struct err *e)
 {
+    for (size_t i = 0; i < f->n_templates && !only_config; i++) {
+        int rc = config_template_set(c, f->templates[i], "--chat-template", e);
+        if (rc < 0)
+            return rc;
+    }
     for (size_t i = 0; i < N_ROWS; i++) {
-        if (!values[i] || (rows[i].kind == K_CONFIG) != only_config)
+        if (!f->values[i] || (rows[i].kind == K_CONFIG) != only_config)
             continue;
         char where[64];
         snprintf(where, sizeof(where), "--%s", rows[i].name);
-        int rc = set_value(&rows[i], c, rows[i].arg ? values[i] : NULL, where, e);
+        int rc = set_value(&rows[i], c, rows[i].arg ? f->values[i] : NULL, where, e);
         if (rc < 0)
             return rc;
     }
@@ -476,8 +521,7 @@ static int apply_flags(const char *const values[N_ROWS], bool only_config, struc
 
 /* ---- together ---- */
 
-/* what: "model" or "embedding model" */
-static int check_file(const char *what, const char *path, struct err *e)
+int config_check_file(const char *what, const char *path, struct err *e)
 {
     struct stat st;
     if (stat(path, &st) < 0) {
@@ -507,14 +551,16 @@ static int check_models(struct config *c, struct err *e)
         return rc;
     free(c->model);
     c->model = path;
-    rc = check_file("model", c->model, e);
+    rc = config_check_file("model", c->model, e);
     return rc || !c->embedding_model ? rc
-                                     : check_file("embedding model", c->embedding_model, e);
+                                     : config_check_file("embedding model", c->embedding_model, e);
 }
 
 static int complete(struct config *c, struct err *e)
 {
     int rc = check_models(c, e);
+    if (rc == 0)
+        rc = config_templates_check(c, e);
     if (rc < 0)
         return rc;
     if (c->listen && !c->api_key_file)
@@ -543,10 +589,12 @@ static int complete(struct config *c, struct err *e)
 
 int config_load(int argc, char **argv, struct config *ret, struct err *e)
 {
-    const char *values[N_ROWS] = {0};
-    int rc = read_flags(argc, argv, values, e);
-    if (rc != CONFIG_RUN)
+    struct flags flags = {.n_templates = 0};
+    int rc = read_flags(argc, argv, &flags, e);
+    if (rc != CONFIG_RUN) {
+        free(flags.templates);
         return rc;
+    }
     struct config c = {.socket_mode = 0600,
                        .parallel = DEFAULT_PARALLEL,
                        .queue = DEFAULT_QUEUE,
@@ -556,14 +604,17 @@ int config_load(int argc, char **argv, struct config *ret, struct err *e)
                        .kv_type = KV_F16,
                        .use_cache = 1,
                        .serves_all = 1,
+                       .speculation = 1,
                        .resident = DEFAULT_RESIDENT,
                        .idle_unload_s = DEFAULT_IDLE_UNLOAD_S,
+                       .load_wait_s = DEFAULT_LOAD_WAIT_S,
                        .log_level = LOG_LEVEL_INFO};
-    rc = apply_flags(values, true, &c, e);
+    rc = apply_flags(&flags, true, &c, e);
     if (rc == 0)
         rc = read_file(&c, e);
     if (rc == 0)
-        rc = apply_flags(values, false, &c, e);
+        rc = apply_flags(&flags, false, &c, e);
+    free(flags.templates);
     if (rc == 0)
         rc = complete(&c, e);
     if (rc < 0) {
@@ -576,10 +627,11 @@ int config_load(int argc, char **argv, struct config *ret, struct err *e)
 
 void config_done(struct config *c)
 {
-    char **texts[] = {&c->config_path,  &c->model,       &c->chat_template, &c->isa,
-                      &c->socket_path,  &c->state_dir,   &c->cache_dir,     &c->listen,
-                      &c->api_key_file, &c->cors_origin, &c->context,
-                      &c->summary,      &c->embedding_model};
+    char **texts[] = {&c->config_path, &c->model,           &c->isa,
+                      &c->socket_path, &c->state_dir,       &c->cache_dir,
+                      &c->listen,      &c->api_key_file,    &c->cors_origin,
+                      &c->context,     &c->embedding_model, &c->summary};
+    config_templates_done(c);
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         free(*texts[i]);
         *texts[i] = NULL;

@@ -22,6 +22,21 @@ enum config_result { CONFIG_RUN = 0, CONFIG_HELP, CONFIG_VERSION };
 int config_load(int argc, char **argv, struct config *ret, struct err *e) MUST_USE;
 void config_done(struct config *c);
 
+/* ---- within (config_template.c) ---- */
+
+/* One --chat-template. `where` names it, as errors do. */
+int config_template_set(struct config *c, const char *text, const char *where,
+                        struct err *e) MUST_USE;
+/* That those that are files can be read. */
+int config_templates_check(const struct config *c, struct err *e) MUST_USE;
+void config_templates_done(struct config *c);
+/* what: "model", "chat template" … */
+int config_check_file(const char *what, const char *path, struct err *e) MUST_USE;
+
+/* ---- for all ---- */
+
+/* What replaces the template of the model of that id; borrowed, NULL: nothing. */
+const char *config_template_of(const struct config *c, const char *id, bool is_default);
 /* The text of --help. */
 void config_help(struct buf *b);
 /* "4G", "512M", "100k", "1024": binary multiples. ERR_INVAL. */

@@ -168,11 +168,33 @@ static void begin_stream(struct conn *c)
         c->state = CONN_STREAMING;
 }
 
+/* The error of a stream that began before anything could be wrong: while its model was loaded. Both
+ * formats' readers know a bare {"error": …} for what it is. */
+static void end_stream_with_error(struct conn *c, const struct reply *r)
+{
+    struct buf body;
+    struct counters *n = &c->net->d->n;
+    buf_init(&body, r->n_body + 16);
+    buf_str(&body, "data: ");
+    buf_add(&body, r->body, r->n_body);
+    buf_str(&body, "\n\n");
+    if (buf_error(&body)) {
+        c->state = CONN_DEAD;
+    } else {
+        send_chunk(c, body.data, body.len);
+        end_stream(c);
+    }
+    buf_done(&body);
+    atomic_fetch_add(r->status >= 500 ? &n->errors_5xx : &n->errors_4xx, 1);
+}
+
 void conn_answer_reply(struct conn *c, struct reply *r)
 {
     bool is_lost = !r->body && r->status >= 500; /* it didn't fit into memory */
     struct http_error bad;
-    if (c->state == CONN_STREAMING && (r->kind == REPLY_WHOLE || is_lost)) {
+    if (c->state == CONN_STREAMING && r->kind == REPLY_WHOLE && r->status >= 400 && r->body) {
+        end_stream_with_error(c, r);
+    } else if (c->state == CONN_STREAMING && (r->kind == REPLY_WHOLE || is_lost)) {
         c->state = CONN_DEAD; /* without the last chunk: the client sees that it was cut */
     } else if (is_lost || (r->kind == REPLY_STREAM_BEGIN && !c->can_stream)) {
         http_error_set(&bad, 500, NULL, NULL, "%s",

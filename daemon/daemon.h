@@ -9,6 +9,8 @@
 #define HEARTH_DAEMON_DAEMON_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/thread.h"
@@ -16,10 +18,19 @@
 #include "daemon/miss.h"
 #include "engine/engine.h"
 
+/* What replaces a model's own chat template. */
+struct config_template {
+    char *model; /* its file's name without ".gguf"; "": --model's */
+    char *value; /* a file, or a format's name */
+    bool is_flag;
+};
+
 /* Filled by daemon/config.c from defaults, file, flags; const after. Strings are owned by it. */
 struct config {
     char *config_path;
-    char *model, *chat_template, *isa;
+    char *model, *isa;
+    struct config_template *templates; /* [n_templates] */
+    size_t n_templates;
     char *socket_path, *state_dir, *cache_dir;
     char *listen;        /* "127.0.0.1:8080" or NULL */
     char *api_key_file;
@@ -42,6 +53,8 @@ struct config {
     int serves_all;      /* the other models of the directories, too, on demand */
     int resident;        /* models in memory at once */
     int idle_unload_s;   /* 0: never */
+    int load_wait_s;     /* who waits for a model, without a stream, waits so long */
+    int unknown_is_default; /* a name that no model has is --model's, also beside others */
 };
 
 enum daemon_state { DAEMON_LOADING, DAEMON_READY, DAEMON_STOPPING, DAEMON_FAILED };

@@ -24,6 +24,7 @@
 #include "base/paths.h"
 #include "daemon/account.h"
 #include "daemon/ahead_import.h"
+#include "daemon/body.h"
 #include "daemon/catalog.h"
 #include "daemon/embedder.h"
 #include "daemon/forget.h"
@@ -93,8 +94,10 @@ struct mail **history_drop_canceled(struct history *h, struct mail **at)
 enum need {
     ANY_STATE,
     ASKS_MODEL,    /* 503 while it loads: who asks for it wants to know, like /health */
-    NEEDS_MODEL,   /* waits while it loads: the one that the query names, or the default */
-    CHOOSES_MODEL, /* the same; the handler chooses, by the body */
+    MAY_USE_MODEL, /* the path's conversation's, if it is in memory: nobody waits */
+    OF_PATH,       /* waits while it loads: what the query names, or the path's conversation's */
+    CHOOSES_MODEL, /* waits; the handler chooses, by the body */
+    NEEDS_WORKER,  /* waits for --model's, the first time: from then on there is a cache */
 };
 
 int history_park(struct history *h, struct request *r, struct served *s, struct http_error *ret)
@@ -111,6 +114,8 @@ int history_park(struct history *h, struct request *r, struct served *s, struct 
     }
     r->served = s;
     r->mail.next = NULL;
+    if (r->t_parked_us == 0)
+        r->t_parked_us = clock_us();
     *end = &r->mail;
     return PARKED;
 }
@@ -119,8 +124,11 @@ int history_park(struct history *h, struct request *r, struct served *s, struct 
 static int no_model_yet(struct history *h, struct request *r, enum need need,
                         struct http_error *ret)
 {
-    if (need != ASKS_MODEL)
+    if (need != ASKS_MODEL) {
+        if (need == CHOOSES_MODEL)
+            r->wants_stream = body_wants_stream(r);
         return history_park(h, r, h->d->served[0], ret);
+    }
     http_error_set(ret, 503, "model_loading", NULL, "the model is being loaded (%d %%)",
                    atomic_load(&h->d->load_permille) / 10);
     return ERR_BUSY;
@@ -141,21 +149,21 @@ static const struct route {
     {"GET", "/v1/hearth/status", api_status, ANY_STATE},
     {"GET", "/v1/hearth/stats", api_stats, ANY_STATE},
     {"GET", "/v1/hearth/conversations/{}/savings", api_savings, ANY_STATE},
-    {"GET", "/v1/hearth/conversations/{}/context", api_context_get, NEEDS_MODEL},
+    {"GET", "/v1/hearth/conversations/{}/context", api_context_get, OF_PATH},
     {"POST", "/v1/hearth/conversations/{}/context", api_context_set, ANY_STATE},
-    {"POST", "/v1/hearth/conversations/{}/cut", api_cut, NEEDS_MODEL},
-    {"GET", "/v1/hearth/conversations/{}/summary", api_summary_get, ANY_STATE},
-    {"POST", "/v1/hearth/conversations/{}/summary", api_summary_set, NEEDS_MODEL},
-    {"GET", "/v1/hearth/conversations/{}/pins", api_pin_list, NEEDS_MODEL},
-    {"POST", "/v1/hearth/conversations/{}/pins", api_pin_add, NEEDS_MODEL},
+    {"POST", "/v1/hearth/conversations/{}/cut", api_cut, OF_PATH},
+    {"GET", "/v1/hearth/conversations/{}/summary", api_summary_get, MAY_USE_MODEL},
+    {"POST", "/v1/hearth/conversations/{}/summary", api_summary_set, OF_PATH},
+    {"GET", "/v1/hearth/conversations/{}/pins", api_pin_list, OF_PATH},
+    {"POST", "/v1/hearth/conversations/{}/pins", api_pin_add, OF_PATH},
     {"DELETE", "/v1/hearth/conversations/{}/pins/{}", api_pin_remove, ANY_STATE},
     {"GET", "/v1/hearth/search", api_search, ANY_STATE},
     {"POST", "/v1/hearth/search", api_search, ANY_STATE},
-    {"POST", "/v1/hearth/verify", api_verify, NEEDS_MODEL},
-    {"GET", "/v1/hearth/cache", api_cache_list, NEEDS_MODEL},
-    {"POST", "/v1/hearth/cache/drop", api_cache_drop, NEEDS_MODEL},
-    {"POST", "/v1/hearth/cache/pin", api_cache_pin, NEEDS_MODEL},
-    {"POST", "/v1/hearth/cache/unpin", api_cache_unpin, NEEDS_MODEL},
+    {"POST", "/v1/hearth/verify", api_verify, CHOOSES_MODEL},
+    {"GET", "/v1/hearth/cache", api_cache_list, NEEDS_WORKER},
+    {"POST", "/v1/hearth/cache/drop", api_cache_drop, NEEDS_WORKER},
+    {"POST", "/v1/hearth/cache/pin", api_cache_pin, CHOOSES_MODEL},
+    {"POST", "/v1/hearth/cache/unpin", api_cache_unpin, NEEDS_WORKER},
     {"POST", "/v1/responses", api_response_create, CHOOSES_MODEL},
     {"POST", "/v1/responses/input_tokens", api_input_tokens, CHOOSES_MODEL},
     {"GET", "/v1/responses/{}", api_response_get, ANY_STATE},
@@ -222,10 +230,21 @@ static int not_found(const struct request *r, bool is_known_path, struct http_er
     return ERR_NOTFOUND;
 }
 
+/* With the model that the route is about; args are cut. */
+static int call_handler(struct history *h, struct request *r, const struct route *route,
+                        const struct route_args *args, struct http_error *ret)
+{
+    int rc = 0;
+    if (route->need == OF_PATH)
+        rc = served_choose_path(h, r, args->v[0], ret);
+    else if (route->need == MAY_USE_MODEL)
+        served_use_path(h, r, args->v[0]);
+    return rc ? rc : route->handle(h, r, args, ret);
+}
+
 static int call_route(struct history *h, struct request *r, struct http_error *ret)
 {
     bool is_known_path = false;
-    int rc;
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
         struct route_args args;
         if (!route_matches(routes[i].path, r->path, &args))
@@ -233,10 +252,8 @@ static int call_route(struct history *h, struct request *r, struct http_error *r
         is_known_path = true;
         if (strcmp(routes[i].method, r->method) != 0)
             continue;
-        if (routes[i].need != ANY_STATE && !h->has_begun)
+        if (routes[i].need != ANY_STATE && routes[i].need != MAY_USE_MODEL && !h->has_begun)
             return no_model_yet(h, r, routes[i].need, ret);
-        if (routes[i].need == NEEDS_MODEL && (rc = served_choose_query(h, r, ret)) != HANDLED)
-            return rc;
         /* A parked request comes back here: the handler gets a copy of the path to cut. */
         char *path = strdup(r->path);
         if (!path) {
@@ -245,7 +262,7 @@ static int call_route(struct history *h, struct request *r, struct http_error *r
         }
         route_matches(routes[i].path, path, &args);
         route_cut(routes[i].path, &args);
-        rc = routes[i].handle(h, r, &args, ret);
+        const int rc = call_handler(h, r, &routes[i], &args, ret);
         free(path);
         return rc;
     }

@@ -29,6 +29,7 @@ struct history {
     struct served *served;
     struct engine *engine;
     int ctx;               /* positions a turn of it may have */
+    const char *model_by;  /* who named it: "request", "conversation", "default" */
     bool has_begun;        /* the default model was loaded */
     struct mail *loading;  /* requests that wait for a model, oldest first */
     struct account *account; /* daemon/account.h; NULL: before the first turn */

@@ -41,7 +41,7 @@ int host_load(struct host *h, const struct host_room *room, struct err *e)
     char *fingerprints = c->cache_dir ? path_join(c->cache_dir, "fingerprints") : NULL;
     struct engine_options o = {
         .model_path = h->served->path,
-        .chat_template = h->served->is_default ? c->chat_template : NULL,
+        .chat_template = config_template_of(c, h->served->id, h->served->is_default),
         .isa = c->isa,
         .n_threads = c->threads,
         .n_ctx = c->ctx > 0 ? c->ctx : DEFAULT_CTX,
@@ -61,52 +61,24 @@ int host_load(struct host *h, const struct host_room *room, struct err *e)
 
 /* ---- beginning ---- */
 
-/* Before the disk tier learns what it has, and trims it. */
-static void set_pins(struct host *h, const struct memory_block_pinned *pins, size_t n_pins)
+/* Those of its own. */
+static void set_pins(struct host *h, struct cache *hub, const struct load *all)
 {
     const uint8_t *model = engine_info(h->engine)->fingerprint;
+    const struct memory_block_pinned *pins = all->pins;
     size_t n_refused = 0;
     struct err e, why;
     cache_set_turn_blocks(h->cache, h->n_window_blocks);
-    for (size_t i = 0; i < n_pins; i++) {
+    for (size_t i = 0; i < all->n_pins; i++) {
         if (memcmp(pins[i].model, model, HASH_BYTES) == 0 &&
             cache_pin(h->cache, pins[i].block, 1, &e)) {
+            cache_unpin(hub, pins[i].block, 1);
             n_refused++;
             why = e;
         }
     }
     if (n_refused > 0)
         log_warn("%zu stored pins have no effect in this run: %s", n_refused, why.text);
-}
-
-/* The names on the disk are known: a mail, so that the counters are looked at. */
-static void on_known(void *ctx, bool is_done)
-{
-    (void)ctx;
-    (void)is_done;
-}
-
-/* Without it all else works; why there is none is said once. */
-static void open_disk(struct host *h)
-{
-    const struct config *c = h->d->config;
-    const bool is_auto = c->disk_bytes == CONFIG_DISK_AUTO;
-    struct cache_disk_options o = {
-        .dir = c->cache_dir,
-        .bytes_max = is_auto ? DEFAULT_DISK_BYTES : c->disk_bytes,
-        .percent_max = is_auto ? DEFAULT_DISK_PERCENT : 0,
-        .reserve_bytes = c->disk_reserve_bytes,
-        .tail_idle_ms = DISK_TAIL_IDLE_MS,
-        .reply = &h->d->worker,
-        .reply_kind = MAIL_DISK,
-    };
-    struct err e;
-    if (!c->use_cache || !c->cache_dir || c->disk_bytes == 0)
-        return;
-    if (cache_disk_open(h->cache, &o, &e))
-        log_warn("no disk cache in this run: %s", e.text);
-    else
-        (void)!cache_sync(h->cache, on_known, NULL, &e);
 }
 
 /* The largest pass, and what each running turn has of logits: the engine's, and the sampler's
@@ -140,6 +112,7 @@ static void tell_served(const struct host *h)
     s->ctx = h->ctx;
     s->fixed_bytes = h->fixed_bytes;
     s->window_bytes = (uint64_t)h->n_window_blocks * h->block_bytes;
+    s->block_bytes = h->block_bytes;
     atomic_store(&s->weights_bytes, engine_info(h->engine)->weights_bytes);
 }
 
@@ -170,6 +143,7 @@ int host_begin(struct host *h, const struct host_room *room, struct cache *hub,
                const struct load *pins, struct err *e)
 {
     struct budget budget = {0};
+    struct cache_stats stats;
     int rc = plan(h, room, &budget, e);
     if (rc)
         return rc;
@@ -180,11 +154,10 @@ int host_begin(struct host *h, const struct host_room *room, struct cache *hub,
     if ((rc = kv_pool_new(&engine_info(h->engine)->kv, n_blocks, &h->pool, e)) ||
         (rc = cache_new(h->pool, &h->cache, e)))
         return rc;
-    if (hub)
+    cache_stats(hub, &stats);
+    if (stats.has_disk)
         cache_disk_share(h->cache, hub);
-    set_pins(h, pins->pins, pins->n_pins);
-    if (!hub)
-        open_disk(h);
+    set_pins(h, hub, pins);
     pressure_init(&h->pressure, NULL);
     batch_init(&h->batch, h->d, h->engine, h->cache);
     verifier_init(&h->verifier, h->d, h->engine, h->cache);

@@ -50,8 +50,8 @@ struct host_room {
 struct host *host_new(struct daemon *d, struct served *s);
 /* Loads the model: on the worker, or on a loader thread while the worker serves others. */
 int host_load(struct host *h, const struct host_room *room, struct err *e) MUST_USE;
-/* Pool, cache and turns; worker, as all that follows. `hub` has the disk tier, or is NULL: then
- * the host opens it. pins: all models'. */
+/* Pool, cache and turns; worker, as all that follows. It shares `hub`'s disk tier, if there is one.
+ * pins: all models'. */
 int host_begin(struct host *h, const struct host_room *room, struct cache *hub,
                const struct load *pins, struct err *e) MUST_USE;
 /* Worker: all but engine and tokenizer, which the history thread may still be using. */

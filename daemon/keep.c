@@ -5,7 +5,8 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "daemon/served.h"
+#include "daemon/host.h"
+#include "daemon/limits.h"
 
 struct keep *keep_new(const struct request *r, enum keep_op op, size_t n)
 {
@@ -34,6 +35,7 @@ void keep_free(struct keep *k)
         free(k->parts[i].ids);
     }
     free(k->parts);
+    free(k->models);
     free(k->owner);
     free(k);
 }
@@ -54,11 +56,30 @@ void keep_refuse(struct daemon *d, struct keep *k)
     give_back(k);
 }
 
-/* The model's own cache first; a conversation may have blocks of several. */
+/* The hub first; a conversation may have blocks of several models. */
 struct caches {
-    struct cache *const *all; /* [n] */
+    struct cache *all[1 + LIMIT_RESIDENT]; /* [n] */
     size_t n;
 };
+
+/* The cache that has the model's blocks: its own, or the hub for what the disk has. */
+static struct host *host_of(const struct keep_caches *of, const uint8_t fingerprint[HASH_BYTES])
+{
+    for (int i = 0; i < of->n_hosts; i++)
+        if (!memcmp(engine_info(of->hosts[i]->engine)->fingerprint, fingerprint, HASH_BYTES))
+            return of->hosts[i];
+    return NULL;
+}
+
+static void usage_of(const struct keep_caches *of, struct keep *k, struct keep_model *m)
+{
+    const struct host *h = host_of(of, m->m.fingerprint);
+    struct cache_root root;
+    cache_root_of(m->m.fingerprint, k->owner, &root);
+    cache_usage(h ? h->cache : of->hub, &root, &m->usage);
+    if (h && h->served->is_default)
+        k->n_pins_max = m->usage.n_pins_max;
+}
 
 static void count(const struct caches *c, struct keep_part *p)
 {
@@ -83,14 +104,22 @@ static void drop(const struct caches *c, struct keep *k)
     k->n_in_use = n_asked > k->gone.n_blocks ? n_asked - k->gone.n_blocks : 0;
 }
 
-static void drop_all(struct cache *c, const struct cache_root *root, struct keep *k)
+static void drop_all(const struct keep_caches *of, struct keep *k)
 {
-    struct cache_usage left;
-    k->gone.n_blocks = cache_drop(c, root);
-    k->gone.bytes = (uint64_t)k->gone.n_blocks * k->block_bytes;
-    cache_usage(c, root, &left);
-    k->n_pinned = left.n_ram_pinned > left.n_disk_pinned ? left.n_ram_pinned : left.n_disk_pinned;
-    k->n_in_use = left.n_ram - left.n_ram_pinned;
+    for (size_t i = 0; i < k->n_models; i++) {
+        struct keep_model *m = &k->models[i];
+        const struct host *h = host_of(of, m->m.fingerprint);
+        struct cache_root root;
+        cache_root_of(m->m.fingerprint, k->owner, &root);
+        const size_t n = cache_drop(h ? h->cache : of->hub, &root);
+        k->gone.n_blocks += n;
+        k->gone.bytes += (uint64_t)n * m->m.block_bytes;
+        usage_of(of, k, m);
+        const struct cache_usage *left = &m->usage;
+        k->n_pinned += left->n_ram_pinned > left->n_disk_pinned ? left->n_ram_pinned
+                                                                : left->n_disk_pinned;
+        k->n_in_use += left->n_ram - left->n_ram_pinned;
+    }
 }
 
 /* ---- pin ---- */
@@ -102,9 +131,9 @@ static void unpin(const struct caches *c, const struct keep_part *p)
         cache_unpin(c->all[i], p->ids, p->n);
 }
 
-static void pin(const struct caches *all, struct keep *k)
+static void pin(const struct keep_caches *of, const struct caches *all, struct keep *k)
 {
-    struct cache *c = all->all[0];
+    struct cache *c = k->served->host->cache;
     struct keep_part *new = &k->parts[0];
     const struct keep_part *old = &k->parts[1];
     struct err ignored;
@@ -112,6 +141,10 @@ static void pin(const struct caches *all, struct keep *k)
     k->rc = cache_pin(c, new->ids, new->n, &k->err);
     if (k->rc && cache_pin(c, old->ids, old->n, &ignored))
         log_warn("the pins of conversation %s are effective again at the next start", new->id);
+    const struct keep_part *in_force = k->rc ? old : new;
+    if (cache_hold(of->hub, in_force->ids, in_force->n, &ignored))
+        log_warn("the pins of conversation %s are in force as long as its model is loaded",
+                 new->id);
     count(all, new);
 }
 
@@ -125,39 +158,38 @@ static void on_done(void *ctx, bool is_done)
     give_back(k);
 }
 
-void keep_run(struct daemon *d, struct cache *const *all, size_t n_all, struct keep *k)
+void keep_run(struct daemon *d, const struct keep_caches *of, struct keep *k)
 {
-    const struct caches caches = {all, n_all};
-    struct cache *cache = all[0];
+    struct caches caches = {.all = {of->hub}, .n = 1};
     struct cache_stats s;
-    struct cache_root root;
     struct err e;
+    for (int i = 0; i < of->n_hosts; i++)
+        caches.all[caches.n++] = of->hosts[i]->cache;
     k->d = d;
-    cache_root_of(engine_info(k->served->engine)->fingerprint, k->owner, &root);
-    cache_wait_disk(cache);
-    cache_stats(cache, &s);
+    cache_wait_disk(of->hub);
+    cache_stats(of->hub, &s);
     k->has_disk = s.has_disk;
-    k->block_bytes = s.block_bytes;
     switch (k->op) {
     case KEEP_LIST:
         for (size_t i = 0; i < k->n; i++)
             count(&caches, &k->parts[i]);
+        for (size_t i = 0; i < k->n_models; i++)
+            usage_of(of, k, &k->models[i]);
         break;
     case KEEP_DROP:
         drop(&caches, k);
         break;
     case KEEP_DROP_ALL:
-        drop_all(cache, &root, k);
+        drop_all(of, k);
         break;
     case KEEP_PIN:
-        pin(&caches, k);
+        pin(of, &caches, k);
         break;
     case KEEP_UNPIN:
         unpin(&caches, &k->parts[0]);
         break;
     }
-    cache_usage(cache, &root, &k->usage);
     const bool is_drop = k->op == KEEP_DROP || k->op == KEEP_DROP_ALL;
-    if (!is_drop || cache_sync(cache, on_done, k, &e))
+    if (!is_drop || cache_sync(of->hub, on_done, k, &e))
         give_back(k);
 }

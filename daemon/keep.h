@@ -13,7 +13,10 @@
 
 #include "cache/cache.h"
 #include "daemon/history.h"
+#include "daemon/known.h"
 #include "daemon/request.h"
+
+struct host;
 
 enum keep_op { KEEP_LIST, KEEP_DROP, KEEP_DROP_ALL, KEEP_PIN, KEEP_UNPIN };
 
@@ -25,6 +28,12 @@ struct keep_part {
     uint8_t *ids; /* owned, [n * HASH_BYTES] */
     size_t n;
     struct cache_count count; /* the worker's answer */
+};
+
+/* What a model has for the owner, loaded or not. */
+struct keep_model {
+    struct known_model m;
+    struct cache_usage usage; /* the worker's answer */
 };
 
 /* Made by the history thread; the worker's from MAIL_KEEP to MAIL_KEPT. */
@@ -39,13 +48,15 @@ struct keep {
     struct keep_part *parts; /* owned, [n] */
     size_t n;
     bool has_more; /* LIST */
-    struct served *served; /* the model that it is about */
+    struct keep_model *models; /* owned, [n_models]: LIST, DROP_ALL */
+    size_t n_models;
+    struct served *served;     /* PIN: whose pins; NULL: it is about no model in memory */
+    const char *model_by;      /* history.model_by */
     uint8_t model[HASH_BYTES]; /* of the pins that a PIN has replaced */
     /* The worker's answer. */
     struct daemon *d;
     bool has_disk;
-    size_t block_bytes;
-    struct cache_usage usage;
+    size_t n_pins_max; /* LIST: of --model's; 0: it isn't in memory */
     struct cache_removed gone;
     size_t n_pinned, n_in_use; /* DROP: what stays */
     int rc;
@@ -56,8 +67,13 @@ struct keep {
 struct keep *keep_new(const struct request *r, enum keep_op op, size_t n);
 void keep_free(struct keep *k); /* NULL is fine */
 
-/* The worker's part; all[0] is the cache of k's model. It goes back when the disk is done. */
-void keep_run(struct daemon *d, struct cache *const *all, size_t n_all, struct keep *k);
+/* The worker's part. It goes back when the disk is done. */
+struct keep_caches {
+    struct cache *hub;
+    struct host *const *hosts; /* [n_hosts] */
+    int n_hosts;
+};
+void keep_run(struct daemon *d, const struct keep_caches *of, struct keep *k);
 /* The worker has no cache, or stops: it goes back with ERR_BUSY. */
 void keep_refuse(struct daemon *d, struct keep *k);
 

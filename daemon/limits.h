@@ -75,6 +75,9 @@
 #define LIMIT_SERVED 256                     /* models that one run may have had in memory */
 #define DEFAULT_IDLE_UNLOAD_S (30 * 60)      /* a model that was loaded on demand rests so long */
 #define LIMIT_IDLE_UNLOAD_S (7 * 24 * 3600)
+#define DEFAULT_LOAD_WAIT_S (5 * 60)         /* an answer that isn't streamed waits for a model */
+#define LIMIT_LOAD_WAIT_S (24 * 3600)
+#define LOADING_COMMENT_MS 2000              /* how often a stream hears that its model is loaded */
 #define LIMIT_DISK_STOP_MS 3000              /* of LIMIT_STOP_MS: then the queue is dropped */
 #define LIMIT_STOP_MS 5000                   /* SIGTERM to exit */
 

@@ -43,6 +43,9 @@ struct request {
     int64_t t_arrived_us;
     bool has_waited_room; /* daemon/room.h: it found the disk full once */
     struct served *served; /* in history.loading: the model that it waits for */
+    bool wants_stream;     /* the body's "stream", once somebody has looked */
+    int64_t t_parked_us;   /* since when it has waited for a model, 0: it hasn't */
+    int64_t t_told_us;     /* when it was told so last */
 };
 void request_free(struct request *r); /* NULL is fine */
 

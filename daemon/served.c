@@ -1,5 +1,5 @@
 /* Which models are in memory: see served.h. History thread. */
-#include "daemon/served.h"
+#include "daemon/served_inside.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "daemon/body.h"
 #include "daemon/budget.h"
 #include "daemon/catalog.h"
 #include "daemon/limits.h"
@@ -32,20 +31,19 @@ const char *served_state_name(int state)
     return names[state];
 }
 
-static int state_of(const struct served *s)
+int served_state(const struct served *s)
 {
     return atomic_load(&s->state);
 }
 
-static bool is_ready(const struct served *s)
+bool served_is_ready(const struct served *s)
 {
-    return state_of(s) == SERVED_IN && !s->is_draining;
+    return served_state(s) == SERVED_IN && !s->is_draining;
 }
 
 /* ---- the entries ---- */
 
-/* A new entry, which stays until the end. NULL: no memory, or there are too many. */
-static struct served *add(struct daemon *d, const char *id, const char *path)
+struct served *served_add(struct daemon *d, const char *id, const char *path)
 {
     const int n = atomic_load(&d->n_served);
     struct served *s = n < LIMIT_SERVED ? calloc(1, sizeof *s) : NULL;
@@ -66,7 +64,7 @@ int served_start(struct daemon *d, struct err *e)
 {
     char id[SERVED_ID_BYTES];
     catalog_id(d->config->model, id, sizeof id);
-    struct served *s = add(d, id, d->config->model);
+    struct served *s = served_add(d, id, d->config->model);
     if (!s)
         return err_set(e, ERR_NOMEM, "out of memory for the model");
     s->is_default = true;
@@ -94,6 +92,28 @@ struct served *served_of_path(const struct daemon *d, const char *path)
     return NULL;
 }
 
+bool served_known(const struct served *s, struct known_model *ret)
+{
+    if (served_state(s) != SERVED_IN)
+        return false;
+    *ret = (struct known_model){.block_bytes = s->block_bytes};
+    memcpy(ret->fingerprint, engine_info(s->engine)->fingerprint, HASH_BYTES);
+    snprintf(ret->id, sizeof ret->id, "%s", s->id);
+    return true;
+}
+
+/* It is in memory: from now on the cache may have files of it. */
+static void set_in(struct history *h, struct served *s)
+{
+    const struct config *c = h->d->config;
+    struct known_model m;
+    s->used_us = clock_us();
+    atomic_store(&s->state, SERVED_IN);
+    atomic_fetch_add(&s->loads, 1);
+    if (c->use_cache && c->disk_bytes > 0 && served_known(s, &m))
+        known_add(c->cache_dir, &m);
+}
+
 void served_use(struct history *h, struct served *s)
 {
     h->served = s;
@@ -106,11 +126,9 @@ void served_use_default(struct history *h)
     struct served *s = h->d->served[0];
     if (!h->has_begun && atomic_load(&h->d->engine)) {
         h->has_begun = true;
-        s->used_us = clock_us();
-        atomic_store(&s->state, SERVED_IN);
-        atomic_fetch_add(&s->loads, 1);
+        set_in(h, s);
     }
-    served_use(h, state_of(s) == SERVED_IN ? s : NULL);
+    served_use(h, served_state(s) == SERVED_IN ? s : NULL);
     h->served = s;
 }
 
@@ -125,12 +143,6 @@ static uint64_t vectors_bytes(const struct history *h)
 {
     return (uint64_t)atomic_load(&h->d->n.vectors_bytes);
 }
-
-/* What a model needs, and the window that it would have. */
-struct need {
-    uint64_t bytes; /* weights, buffers, one window */
-    int ctx;
-};
 
 /* By what its file says; ERR_LIMIT: it wouldn't even fit alone. */
 static int need_of_file(const struct history *h, const struct engine_summary *m, struct need *ret,
@@ -155,7 +167,7 @@ static int need_of_file(const struct history *h, const struct engine_summary *m,
     return 0;
 }
 
-static int need_of(struct history *h, const struct served *s, struct need *ret, struct err *e)
+int served_need(struct history *h, const struct served *s, struct need *ret, struct err *e)
 {
     struct catalog_file f;
     if (s->fixed_bytes > 0) { /* it was in memory before */
@@ -177,7 +189,7 @@ static uint64_t held_bytes(const struct history *h, int *ret_n)
     *ret_n = 0;
     for (int i = 0; i < atomic_load(&d->n_served); i++) {
         const struct served *s = d->served[i];
-        if (state_of(s) == SERVED_OUT)
+        if (served_state(s) == SERVED_OUT)
             continue;
         sum += s->fixed_bytes + s->window_bytes;
         ++*ret_n;
@@ -193,140 +205,6 @@ static bool fits_beside(const struct history *h, const struct served *s, const s
         return true;
     return !s->must_be_alone && n < h->d->config->resident && held <= all &&
            need->bytes <= all - held;
-}
-
-/* ---- choosing ---- */
-
-struct names {
-    struct buf text;
-    int n;
-    const char *but; /* the default's id */
-};
-
-static bool add_name(void *ctx, const struct catalog_file *f)
-{
-    struct names *l = ctx;
-    if (!f->runs || strcmp(f->id, l->but) == 0)
-        return true;
-    if (l->n++ < 8)
-        buf_printf(&l->text, ", %s", f->id);
-    return true;
-}
-
-/* A name that no model has: the default's, where it is the only one; existing clients send what
- * OpenAI's models are called. */
-static int unknown(struct history *h, const char *name, struct served **ret_served,
-                   struct http_error *ret)
-{
-    struct served *own = h->d->served[0];
-    struct names others = {.but = own->id};
-    buf_init(&others.text, 4096);
-    if (h->d->config->serves_all)
-        catalog_each(h, add_name, &others);
-    *ret_served = own;
-    if (others.n > 0) {
-        if (others.n > 8)
-            buf_printf(&others.text, " and %d more", others.n - 8);
-        http_error_set(ret, 404, "model_not_found", "model",
-                       "there is no model \"%.100s\" here; these are served: %s (the "
-                       "default)%.300s",
-                       name, own->id, others.text.data ? others.text.data : "");
-    }
-    buf_done(&others.text);
-    return others.n > 0 ? ERR_NOTFOUND : 0;
-}
-
-/* NAME or NAME.gguf. */
-static bool has_name(const struct served *s, const char *name)
-{
-    const size_t n = strlen(s->id);
-    return strncmp(s->id, name, n) == 0 && (!name[n] || strcmp(name + n, ".gguf") == 0);
-}
-
-static int refuse(struct http_error *ret, const struct err *e, const struct served *s)
-{
-    switch (e->code) {
-    case ERR_NOTFOUND:
-        http_error_set(ret, 404, "model_not_found", "model", "%s", e->text);
-        break;
-    case ERR_LIMIT:
-        http_error_set(ret, 400, "model_too_large", "model", "model %s doesn't fit: %s", s->id,
-                       e->text);
-        break;
-    case ERR_NOMEM:
-        http_error_set(ret, 503, "out_of_memory", "model", "model %s: %s", s->id, e->text);
-        break;
-    case ERR_CANCELED:
-        http_error_set(ret, 503, "stopping", NULL, "the daemon is stopping");
-        break;
-    default:
-        http_error_set(ret, 400, "model_failed", "model", "model %s can't be loaded: %s", s->id,
-                       e->text);
-    }
-    return e->code;
-}
-
-static int resolve(struct history *h, const char *name, struct served **ret_served,
-                   struct http_error *ret)
-{
-    struct daemon *d = h->d;
-    struct catalog_file f;
-    *ret_served = d->served[0];
-    if (!name || !name[0] || strcmp(name, "default") == 0 || has_name(d->served[0], name))
-        return 0;
-    for (int i = 1; i < atomic_load(&d->n_served); i++) {
-        *ret_served = d->served[i];
-        if (state_of(d->served[i]) != SERVED_OUT && has_name(d->served[i], name))
-            return 0;
-    }
-    if (!d->config->serves_all || !catalog_find(h, name, &f))
-        return unknown(h, name, ret_served, ret);
-    if (!f.runs) {
-        http_error_set(ret, 400, "model_failed", "model", "model %s doesn't run: %s", f.id, f.why);
-        return ERR_UNSUPPORTED;
-    }
-    *ret_served = served_of_path(d, f.path);
-    if (!*ret_served)
-        *ret_served = add(d, f.id, f.path);
-    if (*ret_served)
-        return 0;
-    http_error_set(ret, 503, "out_of_memory", "model", "no memory for one more model");
-    return ERR_NOMEM;
-}
-
-int served_choose(struct history *h, struct request *r, const char *name, struct http_error *ret)
-{
-    struct served *s;
-    struct need need;
-    struct err e;
-    int rc = resolve(h, name, &s, ret);
-    if (rc)
-        return rc;
-    if (is_ready(s)) {
-        s->used_us = clock_us();
-        served_use(h, s);
-        return HANDLED;
-    }
-    if (state_of(s) == SERVED_OUT && need_of(h, s, &need, &e))
-        return refuse(ret, &e, s);
-    return history_park(h, r, s, ret);
-}
-
-int served_choose_body(struct history *h, struct request *r, const json *body,
-                       struct http_error *ret)
-{
-    const char *name = NULL;
-    int rc = body ? body_str(body, "model", "model", &name, ret) : 0;
-    return rc ? rc : served_choose(h, r, name, ret);
-}
-
-int served_choose_query(struct history *h, struct request *r, struct http_error *ret)
-{
-    char *name = NULL;
-    (void)!request_query(r, "model", &name); /* there is none: NULL */
-    int rc = served_choose(h, r, name, ret);
-    free(name);
-    return rc;
 }
 
 void served_count(struct served *s, const struct turn *t)
@@ -386,9 +264,7 @@ void served_loaded(struct history *h, struct load *l)
     const struct daemon *d = h->d;
     int n;
     if (l->rc == 0) {
-        s->used_us = clock_us();
-        atomic_store(&s->state, SERVED_IN);
-        atomic_fetch_add(&s->loads, 1);
+        set_in(h, s);
         for (int i = 0; i < atomic_load(&d->n_served); i++)
             d->served[i]->is_draining = false; /* it was for this one */
         load_free(l);
@@ -413,7 +289,7 @@ void served_loaded(struct history *h, struct load *l)
             continue;
         }
         *at = r->mail.next;
-        refuse(&error, &l->err, s);
+        served_refuse(&error, &l->err, s);
         reply_error(h->d, r->conn, &error, r->is_turn);
         request_free(r);
     }
@@ -442,7 +318,7 @@ static struct served *oldest(const struct history *h, bool is_idle)
     struct served *found = NULL;
     for (int i = 0; i < atomic_load(&d->n_served); i++) {
         struct served *s = d->served[i];
-        if (state_of(s) != SERVED_IN || (is_idle && s->n_out > 0))
+        if (served_state(s) != SERVED_IN || (is_idle && s->n_out > 0))
             continue;
         if (!found || s->used_us < found->used_us)
             found = s;
@@ -454,7 +330,7 @@ static bool is_moving(const struct history *h)
 {
     const struct daemon *d = h->d;
     for (int i = 0; i < atomic_load(&d->n_served); i++) {
-        const int state = state_of(d->served[i]);
+        const int state = served_state(d->served[i]);
         if (state == SERVED_LOADING || state == SERVED_LEAVING)
             return true;
     }
@@ -468,7 +344,7 @@ static void run_ready(struct history *h)
     struct mail **at = &h->loading;
     while (*at) {
         struct request *r = (struct request *)*at;
-        if (!h->is_stopping && !is_ready(r->served)) {
+        if (!h->is_stopping && !served_is_ready(r->served)) {
             at = &r->mail.next;
             continue;
         }
@@ -494,15 +370,16 @@ static int64_t idle_us(const struct history *h)
 /* When a model that nobody uses leaves; 0: it stays. --model's does: the daemon is there for it. */
 static int64_t leaves_at_us(const struct history *h, const struct served *s)
 {
-    const bool may_leave = !s->is_default && state_of(s) == SERVED_IN && s->n_out == 0;
+    const bool may_leave = !s->is_default && served_state(s) == SERVED_IN && s->n_out == 0;
     return may_leave && idle_us(h) > 0 ? s->used_us + idle_us(h) : 0;
 }
 
-int served_due_ms(const struct history *h)
+/* Until a model has been idle for long enough. */
+static int idle_due_ms(const struct history *h)
 {
     const struct daemon *d = h->d;
     int64_t first = 0;
-    if (h->is_stopping || is_moving(h))
+    if (is_moving(h))
         return -1; /* mail will come */
     for (int i = 0; i < atomic_load(&d->n_served); i++) {
         const int64_t at = leaves_at_us(h, d->served[i]);
@@ -513,6 +390,14 @@ int served_due_ms(const struct history *h)
         return -1;
     const int64_t left_us = first - clock_us();
     return left_us > 0 ? (int)(left_us / 1000) + 1 : 0;
+}
+
+int served_due_ms(const struct history *h)
+{
+    if (h->is_stopping)
+        return -1;
+    const int idle = idle_due_ms(h), wait = served_wait_due_ms(h);
+    return idle < 0 || (wait >= 0 && wait < idle) ? wait : idle;
 }
 
 static void unload_idle(struct history *h)
@@ -531,7 +416,7 @@ static void make_way(struct history *h, struct served *s)
 {
     struct need need;
     struct err e;
-    if (need_of(h, s, &need, &e)) { /* its file has changed since */
+    if (served_need(h, s, &need, &e)) { /* its file has changed since */
         struct load *l = calloc(1, sizeof *l);
         if (!l)
             return;
@@ -554,16 +439,19 @@ static void make_way(struct history *h, struct served *s)
 void served_step(struct history *h)
 {
     served_use_default(h);
-    if (!h->has_begun && !h->is_stopping)
+    if (h->has_begun || h->is_stopping)
+        run_ready(h);
+    if (h->is_stopping)
         return;
-    run_ready(h);
-    if (h->is_stopping || is_moving(h))
+    served_wait_step(h);
+    if (!h->has_begun || is_moving(h))
         return;
     const struct request *first = (const struct request *)h->loading;
     if (!first) {
         stop_draining(h);
         unload_idle(h);
-    } else if (state_of(first->served) == SERVED_IN) { /* drained for one that isn't wanted now */
+    } else if (served_state(first->served) == SERVED_IN) {
+        /* drained for one that isn't wanted now */
         first->served->is_draining = false;
         run_ready(h);
     } else {

@@ -8,12 +8,12 @@
  *         ├─────────────────────────────╯ told                    │ room is wanted, or
  *         ╰──────────MAIL_UNLOADED────── LEAVING ◄──MAIL_UNLOAD───╯ --idle-unload
  *
- * A request whose model isn't in waits in history.loading, whole, in the order they came; its
- * handler starts again once the model is there. One model is loaded at a time. When the next one
- * doesn't fit beside the others, the one that rested longest leaves; when all are busy, the one
- * that was used least recently is drained: its running turns go on to their ends, and who asks for
- * it meanwhile waits in line behind the model that was asked for before. So no model starves, and
- * one with turns in progress never leaves.
+ * A request whose model isn't in waits in history.loading, whole, in the order they came
+ * (served_wait.c); its handler starts again once the model is there. One model is loaded at a
+ * time. When the next one doesn't fit beside the others, the one that rested longest leaves; when
+ * all are busy, the one that was used least recently is drained: its running turns go on to their
+ * ends, and who asks for it meanwhile waits in line behind the model that was asked for before. So
+ * no model starves, and one with turns in progress never leaves.
  *
  * What of a model is used elsewhere (engine, tokenizer) belongs to whoever has a turn of it out:
  * n_out says how many those are.
@@ -28,6 +28,7 @@
 #include "base/json.h"
 #include "base/thread.h"
 #include "daemon/history.h"
+#include "daemon/known.h"
 #include "daemon/request.h"
 
 #define SERVED_ID_BYTES 256
@@ -51,6 +52,7 @@ struct served {
     int ctx;
     uint64_t fixed_bytes;  /* weights and buffers */
     uint64_t window_bytes; /* KV of one turn's window: what it has in any case */
+    uint64_t block_bytes;  /* of KV */
     struct host *host;     /* the worker's */
     /* The history thread's. */
     int n_out;             /* turns and questions at the worker */
@@ -93,6 +95,19 @@ int served_choose_body(struct history *h, struct request *r, const json *body,
                        struct http_error *ret) MUST_USE;
 /* The same for a query with one, or the default. */
 int served_choose_query(struct history *h, struct request *r, struct http_error *ret) MUST_USE;
+/* The same for a query with one, or else the model that answered last in the conversation. */
+int served_choose_conversation(struct history *h, struct request *r,
+                               const struct memory_conversation *c,
+                               struct http_error *ret) MUST_USE;
+/* The same for the conversation of that id, or its error. */
+int served_choose_path(struct history *h, struct request *r, const char *id,
+                       struct http_error *ret) MUST_USE;
+/* The conversation's model while it is in memory, else none: nobody waits. */
+void served_use_path(struct history *h, const struct request *r, const char *id);
+/* What the cache calls a model that is in memory; false: it isn't. */
+bool served_known(const struct served *s, struct known_model *ret);
+/* "model", "model_by" of a reply: whose tokens it tells, and who named that model. */
+void served_name(const struct history *h, json *reply);
 
 /* A turn of it has come back; one that waits for room to be stored comes twice, and counts once. */
 void served_count(struct served *s, const struct turn *t);
@@ -101,7 +116,8 @@ void served_loaded(struct history *h, struct load *l);
 void served_unloaded(struct history *h, struct load *l);
 /* After every mail: lets go on who waited, and orders what is to come or go next. */
 void served_step(struct history *h);
-/* Milliseconds until a model has been idle for long enough, for mailbox_wait; -1: none will. */
+/* Milliseconds until a model has been idle for long enough, or somebody who waits is to hear of it,
+ * for mailbox_wait; -1: neither will be. */
 int served_due_ms(const struct history *h);
 
 /* The entry of a model that is known, or NULL. */

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/sys.h"
 #include "daemon/limits.h"
+#include "daemon/served.h"
 #include "daemon/wire.h"
 
 /* ---- the job ---- */
@@ -97,6 +98,8 @@ static void reply(struct daemon *d, const struct verify *v)
     json_set_int(o, "disk", sum.n_disk);
     json_set_int(o, "missing", sum.n_missing);
     json_set_int(o, "other_model", sum.n_other);
+    json_set_str(o, "model", v->served->id);
+    json_set_str(o, "model_by", v->model_by);
     json_set(o, "different", different);
     json_set_bool(o, "has_more", v->has_more);
     json_set_int(o, "ms", (clock_us() - v->t_begun) / 1000);

@@ -50,6 +50,7 @@ struct verify {
     size_t n;
     bool has_more; /* conversations beyond these */
     struct served *served; /* whose blocks */
+    const char *model_by;  /* history.model_by */
     struct verify_difference *differences; /* [n_differences] */
     size_t n_differences;
     int64_t t_begun;

@@ -16,6 +16,7 @@
 #include "daemon/budget.h"
 #include "daemon/forget.h"
 #include "daemon/host.h"
+#include "daemon/hub.h"
 #include "daemon/keep.h"
 #include "daemon/limits.h"
 #include "daemon/request.h"
@@ -98,23 +99,6 @@ static void add_host(struct work *w, struct host *h)
 
 /* ---- the start ---- */
 
-static int make_hub(struct work *w, struct err *e)
-{
-    struct kv_shape shape;
-    struct cache_stats s;
-    int rc = kv_shape_init(&shape, KV_F16, 1, 1, 16, e);
-    if (rc == 0)
-        rc = kv_pool_new(&shape, 1, &w->hub_pool, e);
-    if (rc == 0)
-        rc = cache_new(w->hub_pool, &w->hub, e);
-    if (rc)
-        return rc;
-    cache_stats(w->hosts[0]->cache, &s);
-    if (s.has_disk)
-        cache_disk_share(w->hub, w->hosts[0]->cache);
-    return 0;
-}
-
 /* --model's, before anything is served. */
 static int load_default(struct work *w, struct err *e)
 {
@@ -128,7 +112,9 @@ static int load_default(struct work *w, struct err *e)
         return err_set(e, ERR_NOMEM, "out of memory for the model");
     int rc = host_load(h, &room, e);
     if (rc == 0)
-        rc = host_begin(h, &room, NULL, &pins, e);
+        rc = hub_open(d, &w->hub_pool, &w->hub, e);
+    if (rc == 0)
+        rc = host_begin(h, &room, w->hub, &pins, e);
     if (rc) {
         host_free(h);
         return rc;
@@ -139,7 +125,7 @@ static int load_default(struct work *w, struct err *e)
     d->n_pins = 0;
     d->ctx = h->ctx;
     snprintf(d->model_id, sizeof d->model_id, "%s", engine_info(h->engine)->id);
-    return make_hub(w, e);
+    return 0;
 }
 
 /* The states are set in this order so that whoever sees READY sees engine and ctx too. A stop that
@@ -297,18 +283,12 @@ static void take_turn(struct work *w, struct turn *t)
 
 static void take_keep(struct work *w, struct keep *k)
 {
-    struct cache *all[2 + LIMIT_RESIDENT];
-    struct host *h = k->served->host;
-    size_t n = 1;
-    for (int i = 0; i < w->n_hosts; i++)
-        if (w->hosts[i] != h)
-            all[n++] = w->hosts[i]->cache;
-    if (h && !w->is_stopping) {
-        all[0] = h->cache;
-        keep_run(w->d, all, n, k);
-    } else {
+    const struct keep_caches caches = {w->hub, w->hosts, w->n_hosts};
+    const bool has_model = !k->served || k->served->host;
+    if (w->hub && has_model && !w->is_stopping)
+        keep_run(w->d, &caches, k);
+    else
         keep_refuse(w->d, k);
-    }
     wake_batches(w);
 }
 

@@ -218,6 +218,64 @@ static void sizes_have_binary_units(void **state)
             fail_msg("%s", bad[i]);
 }
 
+/* The template of a model after these flags; "" for none, "!" when they are refused (here.text). */
+static const char *template_of(const char *id, bool is_default, int n, const char *const *values)
+{
+    static char text[256];
+    const char *args[32] = {"--config", file, "--model", model};
+    struct config c;
+    struct err e;
+    for (int i = 0; i < n; i++) {
+        args[4 + 2 * i] = "--chat-template";
+        args[5 + 2 * i] = values[i];
+    }
+    if (load(args, &c, &e) < 0) {
+        snprintf(text, sizeof text, "!%.250s", e.text);
+        return text;
+    }
+    const char *found = config_template_of(&c, id, is_default);
+    snprintf(text, sizeof text, "%.250s", found ? found : "");
+    config_done(&c);
+    return text;
+}
+
+static void each_model_may_have_a_template(void **state)
+{
+    (void)state;
+    write_file(file, "");
+    static const char *const three[] = {"chatml", "a=gemma", "b.GGUF=phi3"};
+    assert_string_equal(template_of("m", true, 3, three), "chatml");
+    assert_string_equal(template_of("a", false, 3, three), "gemma");
+    assert_string_equal(template_of("b", false, 3, three), "phi3");
+    assert_string_equal(template_of("c", false, 3, three), "");
+    static const char *const by_name[] = {"default=chatml", "m=gemma"};
+    assert_string_equal(template_of("m", true, 1, by_name), "chatml");
+    assert_string_equal(template_of("m", true, 2, by_name), "gemma"); /* it is meant by name */
+    static const char *const twice[] = {"a=gemma", "a.gguf=phi3"};
+    assert_non_null(strstr(template_of("a", false, 2, twice), "given twice for a"));
+    static const char *const both[] = {"gemma", "default=phi3"};
+    assert_non_null(strstr(template_of("m", true, 2, both), "given twice for the default model"));
+    static const char *const empty[] = {"a="};
+    assert_non_null(strstr(template_of("a", false, 1, empty), "FILE or NAME is missing"));
+    static const char *const absent[] = {"a=/no/such/file=x"};
+    assert_non_null(strstr(template_of("a", false, 1, absent), "/no/such/file=x"));
+    const char *const slash[] = {model}; /* a path is never MODEL= */
+    assert_string_equal(template_of("m", true, 1, slash), model);
+}
+
+static void a_flag_s_template_wins_over_the_file_s(void **state)
+{
+    (void)state;
+    static const char *const flag[] = {"a=phi3"};
+    write_file(file, "chat-template = chatml\nchat-template = a=gemma\nchat_template = b=zephyr\n");
+    assert_string_equal(template_of("a", false, 1, flag), "phi3");
+    assert_string_equal(template_of("b", false, 1, flag), "zephyr");
+    assert_string_equal(template_of("m", true, 1, flag), "chatml");
+    write_file(file, "chat-template = a=gemma\nchat-template = a=phi3\n");
+    assert_non_null(strstr(template_of("a", false, 0, NULL), "line 2"));
+    unlink(file);
+}
+
 static void every_option_is_in_the_help(void **state)
 {
     (void)state;
@@ -226,7 +284,7 @@ static void every_option_is_in_the_help(void **state)
         "cache-dir",   "ctx",          "parallel", "queue",     "threads",         "isa",
         "memory",      "disk",         "kv-type",  "context",   "embedding-model", "chat-template",
         "socket-mode", "disk-reserve", "no-cache", "log-level", "cors-origin",     "verify-every",
-        "summary"};
+        "summary",     "serve",        "resident", "idle-unload", "load-wait",     "unknown-model"};
     struct buf b;
     buf_init(&b, 1 << 16);
     config_help(&b);
@@ -277,6 +335,8 @@ int main(void)
         cmocka_unit_test(bad_files_are_named_by_line),
         cmocka_unit_test(long_lines_and_binary_files_are_refused),
         cmocka_unit_test(sizes_have_binary_units),
+        cmocka_unit_test(each_model_may_have_a_template),
+        cmocka_unit_test(a_flag_s_template_wins_over_the_file_s),
         cmocka_unit_test(every_option_is_in_the_help),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
