@@ -1,7 +1,7 @@
 /*
  * Server-sent events. The parser gathers a line, whatever pieces it comes in, and acts at its end:
  *
- *     ":…"            comment, dropped               "event: NAME"   names the event
+ *     ":…"            comment, to on_comment         "event: NAME"   names the event
  *     "data: …"       a line of data                 ""              reports the event, if any
  *     other fields (id, retry, unknown)              dropped
  *
@@ -73,7 +73,10 @@ static void line_end(struct sse *s)
     }
     if (s->line.len == 0) {
         event_end(s);
-    } else if (s->line.data[0] != ':') {
+    } else if (s->line.data[0] == ':') {
+        if (s->on_comment)
+            s->on_comment(s->ctx, s->line.data + 1, s->line.len - 1);
+    } else {
         const char *line = s->line.data;
         const char *colon = memchr(line, ':', s->line.len);
         size_t n_name = colon ? (size_t)(colon - line) : s->line.len;

@@ -14,13 +14,15 @@
 void sse_write(struct buf *b, const char *event, const char *data, size_t n);
 
 /* A push parser: any split of the bytes gives the same events. CR, LF and CRLF end lines; comments
- * are dropped; a line or event beyond max_bytes sets is_broken and nothing more is reported.
+ * are no events; a line or event beyond max_bytes sets is_broken and nothing more is reported.
  * on_event gets "message" where the stream names no event, as the standard has it; both strings are
  * NUL-terminated and borrowed for the call. An event that the stream's end cuts is dropped. */
 struct sse {
     struct buf line, event, data;
     bool skip_lf, is_broken, has_data, has_begun;
     void (*on_event)(void *ctx, const char *event, const char *data, size_t n);
+    /* A comment's line without its colon; NULL (what sse_init sets): nobody reads them. */
+    void (*on_comment)(void *ctx, const char *text, size_t n);
     void *ctx;
 };
 void sse_init(struct sse *s, size_t max_bytes,

@@ -16,6 +16,7 @@
 
 struct answering {
     struct chat *chat;
+    bool is_created; /* the daemon has taken it */
     bool is_begun, is_done, ends_with_newline;
     int64_t begun_ms;
     int64_t to_read; /* prompt tokens, 0: not known */
@@ -101,6 +102,7 @@ static int on_event(void *ctx, const char *event, const json *data)
     if (!strcmp(type, "response.reasoning_text.delta"))
         return print_thought(a, json_str(json_get(data, "delta", NULL)));
     keep_receipt(a, response);
+    a->is_created = a->is_created || response;
     if (!strcmp(type, "response.in_progress"))
         note_work(a, response);
     if (!strcmp(type, "response.completed") || !strcmp(type, "response.incomplete") ||
@@ -120,6 +122,18 @@ static void on_idle(void *ctx)
         term_waiting(clock_ms() - a->begun_ms, a->to_read);
 }
 
+/* That the model read again what another had answered. */
+static void note_model(const struct chat *chat)
+{
+    const json *hearth = json_get(chat->last, "hearth", NULL);
+    const json *cache = json_get(hearth, "cache", NULL);
+    const char *reason = json_str(json_get(json_get(cache, "miss", NULL), "reason", NULL));
+    const char *model = json_str(json_get(chat->last, "model", NULL));
+    if (reason && !strcmp(reason, "model"))
+        term_say("· %s has read %lld tokens anew: another model answered before",
+                 model ? model : "it", (long long)count(cache, "computed"));
+}
+
 /* Adds the finished response to the session's sums and says what a person should know about it. */
 static int finish(struct chat *chat)
 {
@@ -131,6 +145,7 @@ static int finish(struct chat *chat)
     chat->cached_tokens += count(json_get(usage, "input_tokens_details", NULL), "cached_tokens");
     if (chat->client->is_json)
         return api_print_json(chat->client, chat->last);
+    note_model(chat);
     if (status && !strcmp(status, "incomplete"))
         fprintf(stderr, "hearth: the answer ends here: its token limit, or the window's end, was "
                         "reached\n");
@@ -197,7 +212,7 @@ int chat_send(struct chat *chat, const char *text, size_t n, const char *parent)
         term_note("[stopped]");
     note_receipt(&a);
     json_free(a.receipt);
-    if (code && is_new && s.status >= 400)
+    if (code && is_new && (s.status >= 400 || (s.status == 200 && !a.is_created)))
         chat_abandon(chat);
     if (code)
         return code;

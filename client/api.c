@@ -16,6 +16,7 @@
 #include "client/term.h"
 
 #define LOADING_POLL_MS 100
+#define LOADING_NAME_BYTES 160
 #define SENTENCE_MAX 4096
 #define PATH_MAX_BYTES 8192
 
@@ -202,6 +203,10 @@ struct streaming {
     const struct api_stream *stream;
     struct client *client;
     int code; /* of an error event */
+    /* What the daemon says while the answer's model is on its way; "": nothing. */
+    char loading[LOADING_NAME_BYTES];
+    double progress; /* < 0: not known */
+    bool is_loading_said;
 };
 
 /* Errors come as {"error":{…}}, and as the Responses event {"type":"error","message",…}. */
@@ -223,6 +228,9 @@ static int explain_event(struct client *c, const json *j, const char *data, size
 static int on_wire_event(void *ctx, const char *event, const char *data, size_t n)
 {
     struct streaming *s = ctx;
+    if (s->loading[0])
+        term_progress_end();
+    s->loading[0] = '\0';
     if (n == 6 && !memcmp(data, "[DONE]", 6))
         return 0;
     json *j;
@@ -240,10 +248,54 @@ static int on_wire_event(void *ctx, const char *event, const char *data, size_t 
     return stop;
 }
 
+/* A terminal sees progress; a log one line. progress < 0: not known. */
+static void say_loading(const char *what, double progress, bool *is_said)
+{
+    char known[32] = "";
+    if (progress >= 0)
+        snprintf(known, sizeof known, " (%.0f %%)", 100 * progress);
+    if (term_is_tty(STDERR_FILENO))
+        term_progress(what, progress);
+    else if (!*is_said)
+        fprintf(stderr, "hearth: %s%s; waiting\n", what, known);
+    *is_said = true;
+}
+
+/* " loading NAME 43 %", or other words to the same effect. Another server's comments say nothing
+ * that a person should see. */
+static void on_wire_comment(void *ctx, const char *text, size_t n)
+{
+    static const char loading[] = " loading ", waiting[] = " waiting for ";
+    struct streaming *s = ctx;
+    struct buf clean;
+    if (strncmp(text, loading, strlen(loading)) != 0 && strncmp(text, waiting, strlen(waiting)))
+        return;
+    buf_init(&clean, SENTENCE_MAX);
+    term_clean(&clean, text + 1, n - 1);
+    char *line = buf_error(&clean) || !clean.data ? NULL : clean.data, *end = NULL;
+    char *last = line && clean.len > 2 && !strcmp(line + clean.len - 2, " %") ? line + clean.len - 2
+                                                                            : NULL;
+    s->progress = -1;
+    if (last) {
+        *last = '\0';
+        char *number = strrchr(line, ' ');
+        const double percent = number ? strtod(number, &end) : 0;
+        if (number && end == last) {
+            s->progress = percent / 100;
+            *number = '\0';
+        }
+    }
+    snprintf(s->loading, sizeof s->loading, "%s", line ? line : "loading");
+    buf_done(&clean);
+    say_loading(s->loading, s->progress, &s->is_loading_said);
+}
+
 static void on_wire_idle(void *ctx)
 {
     struct streaming *s = ctx;
-    if (s->stream->on_idle)
+    if (s->loading[0])
+        say_loading(s->loading, s->progress, &s->is_loading_said);
+    else if (s->stream->on_idle)
         s->stream->on_idle(s->stream->ctx);
 }
 
@@ -260,12 +312,15 @@ int api_stream(struct client *c, struct api_stream *stream)
                                  .body = text.data,
                                  .n_body = text.len,
                                  .on_event = on_wire_event,
+                                 .on_comment = on_wire_comment,
                                  .on_idle = on_wire_idle,
                                  .ctx = &s};
         r = wire_call(c->wire, &q, &reply, &e);
     }
     stream->status = reply.status;
     int code = s.code;
+    if (s.loading[0])
+        term_progress_end();
     if (!code && r)
         code = api_explain_err(c, &e);
     else if (!code && (reply.status < 200 || reply.status > 299))
@@ -313,17 +368,6 @@ static enum health look(struct client *c, double *progress, int *ret_code, struc
     return result;
 }
 
-/* A terminal sees progress; a log one line. */
-static void say_loading(double progress, bool *is_said)
-{
-    if (term_is_tty(STDERR_FILENO))
-        term_progress("loading the model", progress);
-    else if (!*is_said)
-        fprintf(stderr, "hearth: the model is still being loaded (%.0f %%); waiting\n",
-                100 * progress);
-    *is_said = true;
-}
-
 int api_wait_ready(struct client *c)
 {
     if (c->url)
@@ -336,7 +380,9 @@ int api_wait_ready(struct client *c)
         int code = EXIT_REFUSED;
         enum health state = look(c, &progress, &code, &e);
         if (state == HEALTH_LOADING)
-            say_loading(progress, &is_said);
+            say_loading(term_is_tty(STDERR_FILENO) ? "loading the model"
+                                                   : "the model is still being loaded",
+                        progress, &is_said);
         else if (state != HEALTH_NOBODY)
             term_progress_end();
         if (state == HEALTH_READY)

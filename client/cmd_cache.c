@@ -77,9 +77,28 @@ static void print_whole(const json *hearth)
         print_tier("on disk", disk);
     else
         puts("on disk: nothing is kept");
-    printf("a block: %.0f tokens, %.1f KiB; at most %.0f can be pinned\n",
-           number(hearth, "block_tokens"), number(hearth, "block_bytes") / 1024,
-           number(hearth, "pinned_max"));
+    printf("a block: %.0f tokens, %.1f KiB", number(hearth, "block_tokens"),
+           number(hearth, "block_bytes") / 1024);
+    if (number(hearth, "pinned_max") > 0)
+        printf("; at most %.0f can be pinned", number(hearth, "pinned_max"));
+    putchar('\n');
+}
+
+/* Where there are several; a daemon of before doesn't tell. */
+static void print_by_model(const json *hearth)
+{
+    const json *first = json_first(json_get(hearth, "models", NULL));
+    if (!first || !json_next(first))
+        return;
+    for (const json *it = first; it; it = json_next(it)) {
+        const json *ram = json_get(it, "ram", NULL), *disk = json_get(it, "disk", NULL);
+        const char *id = json_str(json_get(it, "id", NULL));
+        fputs("  ", stdout);
+        term_line(stdout, id ? id : "?", ROW_COLUMNS);
+        printf("%s: RAM %.1f MiB, disk %.1f MiB\n",
+               json_bool(json_get(it, "loaded", NULL)) ? "" : " (not loaded)",
+               number(ram, "bytes") / 1048576, number(disk, "bytes") / 1048576);
+    }
 }
 
 static void print_row(const json *j)
@@ -116,6 +135,7 @@ static int list(struct client *c, const struct cache_arguments *a)
         code = api_print_json(c, page);
     } else if (!code) {
         print_whole(json_get(page, "hearth", NULL));
+        print_by_model(json_get(page, "hearth", NULL));
         if (first)
             printf("\n%-13s  %6s  %7s  %6s  %7s  %6s\n", "", "RAM", "MiB", "disk", "MiB",
                    "pinned");

@@ -73,7 +73,7 @@ static void print_model(const json *j)
     const json *model = json_get(j, "model", NULL);
     fputs("model      ", stdout);
     if (!model) {
-        puts("not loaded");
+        puts(json_first(json_get(j, "models", NULL)) ? "the default is not loaded" : "not loaded");
         return;
     }
     print_word(model, "id");
@@ -92,6 +92,48 @@ static void print_model(const json *j)
         print_word(model, "kv_type");
     }
     putchar('\n');
+}
+
+/* "NAME (default): loaded, idle for 5 minutes; weights 98.0 MiB, KV 3.1 MiB of 512.0 MiB" */
+static void print_served(const json *m)
+{
+    const char *state = json_str(json_get(m, "state", NULL));
+    const bool is_in = state && !strcmp(state, "in");
+    print_word(m, "id");
+    printf("%s: ", json_bool(json_get(m, "is_default", NULL)) ? " (default)" : "");
+    if (state && !strcmp(state, "loading")) {
+        printf("loading, %.0f %%\n", 100 * number(m, "progress"));
+        return;
+    }
+    fputs(is_in ? "loaded, " : "leaving, ", stdout);
+    if (number(m, "turns_out") > 0) {
+        printf("%.0f turn%s", number(m, "turns_out"), number(m, "turns_out") == 1 ? "" : "s");
+    } else {
+        fputs("idle for ", stdout);
+        print_seconds(number(m, "idle_s"));
+    }
+    fputs("; weights ", stdout);
+    print_bytes(number(m, "weights_bytes"));
+    fputs(", KV ", stdout);
+    print_bytes(number(m, "kv_bytes"));
+    fputs(" of ", stdout);
+    print_bytes(number(m, "kv_bytes_max"));
+    putchar('\n');
+}
+
+/* Where there is more to say than that --model's is there. */
+static void print_all_served(const json *j)
+{
+    const json *first = json_first(json_get(j, "models", NULL));
+    const bool is_plain = first && !json_next(first) &&
+                          json_bool(json_get(first, "is_default", NULL)) &&
+                          json_get(j, "model", NULL);
+    const char *head = "models     ";
+    for (const json *it = is_plain ? NULL : first; it; it = json_next(it)) {
+        fputs(head, stdout);
+        print_served(it);
+        head = "           ";
+    }
 }
 
 static void print_work(const json *j)
@@ -193,6 +235,7 @@ static void print_status(const json *j)
 {
     print_daemon(j);
     print_model(j);
+    print_all_served(j);
     print_work(j);
     print_store(j);
 }

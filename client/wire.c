@@ -137,6 +137,13 @@ static void on_sse(void *ctx, const char *event, const char *data, size_t n)
         x->is_refused_by_callback = true;
 }
 
+static void on_sse_comment(void *ctx, const char *text, size_t n)
+{
+    struct exchange *x = ctx;
+    if (!x->is_refused_by_callback && x->request->on_comment)
+        x->request->on_comment(x->request->ctx, text, n);
+}
+
 static size_t on_bytes(char *data, size_t size, size_t count, void *ctx)
 {
     struct exchange *x = ctx;
@@ -289,6 +296,7 @@ int wire_call(struct wire *w, const struct wire_request *r, struct wire_reply *r
     buf_init(&ret->body, WIRE_BODY_MAX);
     ret->status = 0;
     sse_init(&x.sse, WIRE_BODY_MAX, on_sse, &x);
+    x.sse.on_comment = on_sse_comment;
     struct buf url;
     buf_init(&url, 8192);
     buf_printf(&url, "%s%s", w->base, r->path);

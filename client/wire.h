@@ -34,6 +34,8 @@ struct wire_request {
     /* An event of a text/event-stream reply; a non-zero result ends the request with ERR_CANCELED.
      * NULL: none expected. */
     int (*on_event)(void *ctx, const char *event, const char *data, size_t n);
+    /* A comment between the events; may be NULL. */
+    void (*on_comment)(void *ctx, const char *text, size_t n);
     /* Called about every 100 ms while nothing arrives (progress display); may be NULL. */
     void (*on_idle)(void *ctx);
     void *ctx;
