@@ -11,7 +11,7 @@
 #define BACK_PATIENCE 8  /* … and no later than so many ids */
 #define REMAINS 0.985f   /* of a trial's weight after the next one */
 #define GUESS_WEIGHT 5.0 /* trials */
-#define WORTH 1.05       /* expected gain of a draft: less isn't worth an estimate's error */
+#define WORTH 1.10       /* expected gain of a draft: less isn't worth an estimate's error */
 
 /* How often a match of each length goes on, before it has been seen: the classes of match_class. */
 static const double guesses[LOOKUP_CLASSES] = {0.10, 0.25, 0.45, 0.60, 0.75, 0.85, 0.93, 0.35, 0.5};

@@ -154,10 +154,14 @@ double pace_begin(struct pace *p, uint64_t answers, bool is_prefilling)
 
 #define DRAFTED_MAX 31 /* passes with drafts: then one without, to know what one takes */
 
+#define TILE_ROWS 4 /* of the kernels: a fifth row is another tile */
+#define TILE_COST 0.25
+
 /* Before it is measured. A few rows share the weights, and at depth they don't share the keys. */
 static double draft_guess(int depth, int n_drafts)
 {
-    return 1 + n_drafts * (0.06 + 0.25 * bounded(depth / 8192.0, 0, 1));
+    return 1 + n_drafts * (0.09 + 0.25 * bounded(depth / 8192.0, 0, 1)) +
+           (n_drafts >= TILE_ROWS ? TILE_COST : 0);
 }
 
 bool pace_drafts(const struct pace *p, int depth, double ret[1 + LOOKUP_DRAFT_MAX])
@@ -166,8 +170,9 @@ bool pace_drafts(const struct pace *p, int depth, double ret[1 + LOOKUP_DRAFT_MA
     if (p->n_decode < 2 || p->n_drafted >= DRAFTED_MAX)
         return false;
     ret[0] = 1;
+    /* More rows never cost less: so one that was measured too low is corrected by its neighbours. */
     for (int k = 1; k <= LOOKUP_DRAFT_MAX; k++)
-        ret[k] = bounded(cost[k] > 0 ? cost[k] : draft_guess(depth, k), 1, 100);
+        ret[k] = bounded(cost[k] > 0 ? cost[k] : draft_guess(depth, k), ret[k - 1], 100);
     return true;
 }
 

@@ -209,6 +209,8 @@ static void drafts_cost_what_they_were_measured_to(void **state)
                                              .answer_depth = 100});
     assert_true(pace_drafts(&p, 100, cost));
     assert_true(cost[3] > 1.3 && cost[3] < 1.7);
+    for (int k = 1; k <= LOOKUP_DRAFT_MAX; k++)
+        assert_true(cost[k] >= cost[k - 1]);
     pace_measure(&p, &(struct pace_pass){.us = 15000, .n_decoding = 1, .n_drafts = 3});
     assert_false(pace_drafts(&p, 100, cost)); /* it is time to see one row again */
     answer(&p, 10000);

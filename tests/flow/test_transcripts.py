@@ -34,7 +34,8 @@ SCRIPT = {
     "default": {"pieces": ["ok"]},
 }
 TIMES = re.compile(
-    r'"(\w+_(?:ms|tps)|prefix_(?:kept|lost)|created(?:_at)?|updated_at|completed_at)"'
+    r'"(\w+_(?:ms|tps)|prefix_(?:kept|lost)|created(?:_at)?|updated_at|completed_at'
+    r'|drafted|accepted)"'  # they go by what passes take
     r':[0-9.eE+-]+'
 )
 IDS = re.compile(r"(conv_|resp_|msg_|chatcmpl-|cmpl-)[0-9a-f]{32}")
