@@ -6,13 +6,12 @@
  *            over ─► bytes needed < budget ─► one mapping for norms and RoPE
  *            ─► pack each matrix and hash it, by all threads, drop its pages ─► RoPE table
  *
- * A tensor of the file that no slot asks for (an expert, an adapter) would be silently ignored and
- * change the answers: it is refused by name.
+ * A tensor of the file that no slot asks for (an adapter, a draft head) would be silently ignored
+ * and change the answers: it is refused by name.
  *
  * Files differ in how they write the same thing, and only here: a slot may be some rows of a larger
- * tensor (Phi's q, k and v in one), and where the pairs that a head's rotation turns lie half a
- * head apart, its rows are put side by side. Scores don't notice, since q and k are put alike, and
- * the pass knows one kind.
+ * tensor (Phi's q, k and v in one), or its rows in another order (model_order.c). The pass knows
+ * one kind.
  *
  * The file's mapping is clean page cache and is given up tensor by tensor, so the most that is
  * resident at once is the packed model and one tensor.

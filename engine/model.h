@@ -27,6 +27,10 @@ struct model_arch {
     double window_base;    /* RoPE's base in layers with a window; 0: the same as the others' */
     int unrotated_period;  /* each n-th layer isn't rotated; 0: all are */
     bool is_latent;        /* MLA: keys and values of all heads are kept as one compressed row */
+    /* Granite's multipliers of a family whose files don't have them; 0: none */
+    double embd_by;        /* of embeddings */
+    double depth_by;       /* of what layers add, over the root of their number */
+    int logits_width;      /* logits are divided by the embedding's width over this */
     bool has_experts;      /* where a key counts them */
     bool norms_experts;    /* the chosen experts' weights add up to 1 where no key says more */
     bool has_shared_gate;  /* the expert that all tokens go to has a gate of its own */

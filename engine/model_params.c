@@ -44,6 +44,13 @@ static const struct model_arch archs[] = {
     {.name = "granite", .has_scales = true},
     {.name = "phi3", .rotates_halves = true, .is_fused = true},
     {.name = "smollm3", .unrotated_period = 4},
+    {.name = "minicpm3",
+     .rotates_halves = true,
+     .has_scales = true,
+     .is_latent = true,
+     .embd_by = 12, /* scale_emb, scale_depth and dim_model_base of its only configuration */
+     .depth_by = 1.4,
+     .logits_width = 256},
     {.name = "qwen2moe",
      .rotates_halves = true,
      .has_bias = true,
@@ -298,7 +305,11 @@ static int latent_scale(const struct gguf *g, const struct model_params *p, doub
 static int read_scales(const struct gguf *g, struct model_params *p, struct err *e)
 {
     char key[MODEL_KEY_BYTES];
-    double embd = 1, residual = 1, attn = 0, logit = 1, attn_cap = 0, logit_cap = 0;
+    const struct model_arch *arch = p->arch;
+    double embd = arch->embd_by > 0 ? arch->embd_by : 1,
+           residual = arch->depth_by > 0 ? arch->depth_by / sqrt(p->n_layers) : 1, attn = 0,
+           logit = arch->logits_width ? (double)p->n_embd / arch->logits_width : 1, attn_cap = 0,
+           logit_cap = 0;
     const struct {
         const char *key;
         double max, *value;
@@ -314,7 +325,7 @@ static int read_scales(const struct gguf *g, struct model_params *p, struct err 
             return rc;
         }
     }
-    if (p->arch->is_latent) {
+    if (arch->is_latent && attn <= 0) {
         const int rc = latent_scale(g, p, &attn, e);
         if (rc) {
             return rc;
@@ -322,7 +333,7 @@ static int read_scales(const struct gguf *g, struct model_params *p, struct err 
     } else if (attn <= 0) {
         attn = 1.0 / sqrt(is_gemma_27b(p) ? (double)(p->n_embd / p->n_heads) : (double)p->head_dim);
     }
-    p->embd_scale = p->arch->scales_embedding ? sqrtf((float)p->n_embd) : (float)embd;
+    p->embd_scale = arch->scales_embedding ? sqrtf((float)p->n_embd) : (float)embd;
     p->residual_scale = (float)residual;
     p->attn_scale = (float)attn;
     p->logit_scale = logit > 0 ? (float)(1.0 / logit) : 1.0f; /* files write 0 for none */

@@ -95,7 +95,7 @@ static bool save(const struct gguf_model *m, const struct extra *extras, int n, 
     gguf_model_put(m, &w);
     for (int i = 0; i < n; i++) {
         if (extras[i].is_factors) {
-            put_factors(&w, extras[i].text, m->head_dim / 2);
+            put_factors(&w, extras[i].text, gguf_model_n_rot(m) / 2);
         } else {
             put_extra(&w, arch, extras[i].text);
         }

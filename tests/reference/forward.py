@@ -17,7 +17,8 @@ from gguf import Gguf
 
 # What the files don't say: by general.architecture.
 # Pairs lie half a head apart.
-HALVES = {'qwen2', 'qwen3', 'gemma', 'gemma2', 'gemma3', 'phi3', 'qwen2moe', 'qwen3moe'}
+HALVES = {'qwen2', 'qwen3', 'gemma', 'gemma2', 'gemma3', 'phi3', 'qwen2moe', 'qwen3moe',
+          'minicpm3'}
 GELU = {'gemma', 'gemma2', 'gemma3'}
 WINDOWS = {'gemma2': (2, 4096), 'gemma3': (6, 0)}  # each n-th layer sees all; the default window
 
@@ -275,13 +276,16 @@ class Model:
         if name in layer:
             y = rms_norm(y, layer[name], self.eps)
         by = self.key('residual_scale', 1)
+        if self.arch == 'minicpm3':  # scale_depth of its configuration
+            by = 1.4 / math.sqrt(self.n_layers)
         return [a + by * b for a, b in zip(x, y)]
 
     def step(self, token, pos):
         """Reads a token; returns the residual stream behind the last layer."""
-        by = math.sqrt(self.n_embd) if self.arch in GELU else self.key('embedding_scale', 1)
+        by = math.sqrt(self.n_embd) if self.arch in GELU else \
+            self.key('embedding_scale', 12 if self.arch == 'minicpm3' else 1)
         x = [v * by for v in self.embd[token]]
-        attention = self.latent if self.arch == 'deepseek2' else self.attention
+        attention = self.latent if 'attn_kv_a_mqa' in self.layers[0] else self.attention
         for i, layer in enumerate(self.layers):
             y = attention(i, rms_norm(x, layer['attn_norm'], self.eps), pos)
             x = self.add(x, times(layer['attn_output'], y), layer, 'post_attention_norm')
@@ -294,6 +298,8 @@ class Model:
             x = self.step(token, pos)
         x = rms_norm(x, self.file.rows('output_norm.weight'), self.eps)
         by = 1 / (self.key('logit_scale', 1) or 1)
+        if self.arch == 'minicpm3':  # dim_model_base
+            by = 256 / self.n_embd
         return [capped(v * by, self.key('final_logit_softcapping', 0))
                 for v in times(self.head, x)]
 

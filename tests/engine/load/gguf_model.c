@@ -86,6 +86,7 @@ static const struct family {
     {"gemma2", false, false, true, false},   {"gemma3", false, true, true, false},
     {"granite", false, false, false, false}, {"phi3", false, false, false, true},
     {"smollm3", false, false, false, false}, {"deepseek2", .is_latent = true},
+    {"minicpm3", .is_latent = true},
     {"deepseek", false, false, false, false}, {"granitemoe", false, false, false, false},
     {"qwen3moe", .has_head_norms = true},
     {"qwen2moe", .has_bias = true, .has_shared_gate = true},
@@ -296,6 +297,11 @@ static void put_params(const struct gguf_model *m, struct gguf_writer *w)
     gguf_put_f32(w, key, 100000.0f);
     snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", arch);
     gguf_put_f32(w, key, 1e-5f);
+}
+
+int gguf_model_n_rot(const struct gguf_model *m)
+{
+    return family_of(m)->is_latent ? latent_rot(m) : m->head_dim;
 }
 
 void gguf_model_put(const struct gguf_model *m, struct gguf_writer *w)

@@ -28,6 +28,8 @@ struct gguf_model {
 struct gguf_model gguf_model_small(uint32_t type);
 void gguf_model_k_shape(struct gguf_model *m);
 
+/* Dimensions of a head that are rotated. */
+int gguf_model_n_rot(const struct gguf_model *m);
 /* Puts all keys and tensors into an initialised writer. */
 void gguf_model_put(const struct gguf_model *m, struct gguf_writer *w);
 /* init, put, save, done. false with errno. */

@@ -46,6 +46,7 @@ static const struct kind kinds[] = {
     {.arch = "deepseek2", .is_lite = true, .is_unsplit = true},
     {.arch = "deepseek2", .n_experts = 8, .n_shared = 2, .n_dense = 1, .is_lite = true},
     {.arch = "deepseek2", .n_experts = 16, .n_shared = 1, .n_dense = 1, .has_router_bias = true},
+    {.arch = "minicpm3", .is_unsplit = true},
     {.arch = "deepseek", .n_experts = 8, .n_shared = 1, .n_dense = 1},
     {.arch = "llama", .n_experts = 4},
     {.arch = "qwen2moe", .n_experts = 9, .n_shared = 2},
