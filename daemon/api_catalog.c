@@ -21,9 +21,10 @@
 #include "daemon/served.h"
 #include "engine/describe.h"
 
-/* A file that was looked at, as it was then. */
+/* A file that was looked at, as it was then. Under another name it may have another template. */
 struct catalog_entry {
     struct catalog_entry *next;
+    char id[256];
     dev_t device;
     ino_t inode;
     off_t size;
@@ -52,16 +53,24 @@ static bool is_same(const struct catalog_entry *a, const struct stat *st)
            a->mtime.tv_sec == st->st_mtim.tv_sec && a->mtime.tv_nsec == st->st_mtim.tv_nsec;
 }
 
+static bool is_default(const struct config *c, dev_t device, ino_t inode)
+{
+    struct stat st;
+    return c->model && stat(c->model, &st) == 0 && st.st_dev == device && st.st_ino == inode;
+}
+
 /* What is known of the file, read now if need be; NULL: it has gone, or no memory. */
 static const struct catalog_entry *look_at(struct catalog *c, const struct config *config,
                                            const char *path)
 {
     struct stat st;
     struct catalog_entry **at = &c->entries;
+    char id[sizeof (*at)->id];
     if (stat(path, &st) < 0)
         return NULL;
+    catalog_id(path, id, sizeof id);
     for (; *at; at = &(*at)->next) {
-        if ((*at)->device == st.st_dev && (*at)->inode == st.st_ino)
+        if ((*at)->device == st.st_dev && (*at)->inode == st.st_ino && !strcmp((*at)->id, id))
             break;
     }
     if (!*at) {
@@ -76,9 +85,13 @@ static const struct catalog_entry *look_at(struct catalog *c, const struct confi
     n->inode = st.st_ino;
     n->size = st.st_size;
     n->mtime = st.st_mtim;
-    n->is_readable = engine_describe(path, config->kv_type,
-                                     config->ctx > 0 ? config->ctx : DEFAULT_CTX, &n->summary,
-                                     &n->why) == 0;
+    memcpy(n->id, id, sizeof id);
+    const struct engine_intent as = {
+        .kv_type = config->kv_type,
+        .n_ctx = config->ctx > 0 ? config->ctx : DEFAULT_CTX,
+        .chat_template = config_template_of(config, id, is_default(config, st.st_dev, st.st_ino)),
+    };
+    n->is_readable = engine_describe(path, &as, &n->summary, &n->why) == 0;
     return n;
 }
 
@@ -195,13 +208,6 @@ static void add_summary(json *o, const struct history *h, const struct engine_su
     add_fit(o, h, s);
 }
 
-static bool is_default(const struct config *c, const struct catalog_entry *it)
-{
-    struct stat st;
-    return c->model && stat(c->model, &st) == 0 && st.st_dev == it->device &&
-           st.st_ino == it->inode;
-}
-
 /* Whether it is in memory; and whether requests may name it. */
 static void add_state(json *o, const struct history *h, const struct served *s, bool is_own)
 {
@@ -225,7 +231,7 @@ static json *model_json(const struct history *h, const char *path, const struct 
     json_set_str(o, "id", id ? id : name);
     json_set_str(o, "file", path);
     json_set_int(o, "file_bytes", (int64_t)it->size);
-    add_state(o, h, served_of_path(h->d, path), is_default(h->d->config, it));
+    add_state(o, h, served_of_path(h->d, path), is_default(h->d->config, it->device, it->inode));
     if (it->is_readable) {
         add_summary(o, h, &it->summary);
     } else {
@@ -277,7 +283,7 @@ int api_catalog(struct history *h, struct request *r, const struct route_args *a
         const struct catalog_entry *it = look_at(h->catalog, h->d->config, l.paths[i]);
         if (it)
             json_add(data, model_json(h, l.paths[i], it));
-        is_listed = is_listed || (it && is_default(h->d->config, it));
+        is_listed = is_listed || (it && is_default(h->d->config, it->device, it->inode));
     }
     if (h->engine && !is_listed)
         json_add(data, running_json(h));

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/common.h"
 #include "engine/gguf.h"
 #include "engine/model.h"
 
@@ -60,27 +61,32 @@ static void read_head(const struct gguf *g, struct engine_summary *ret)
     ret->is_embedding = !strcmp(ret->arch, "bert");
 }
 
-static int check_text(const struct gguf *g, struct engine_summary *ret, struct err *e)
+static int check_text(const struct gguf *g, const struct engine_intent *as,
+                      struct engine_summary *ret, struct err *e)
 {
     struct tok *tok = NULL;
     struct chat *chat = NULL;
-    char *source = NULL;
+    char *source = NULL, *override = NULL;
     int rc = model_tok(g, &tok, e);
+    if (!rc) {
+        rc = common_template(as->chat_template, &override, e);
+    }
     if (!rc) {
         rc = model_template(g, &source, e);
     }
-    if (!rc && source) {
-        rc = chat_new(tok, source, NULL, &chat, e);
+    if (!rc && (source || override)) {
+        rc = chat_new(tok, source, override, &chat, e);
     }
-    ret->has_template = source != NULL;
+    ret->has_template = source || override;
     chat_free(chat);
     tok_free(tok);
     free(source);
+    free(override);
     return rc;
 }
 
 /* The order of engine_open's refusals. */
-static int check_model(const struct gguf *g, enum kv_type kv_type, int n_ctx,
+static int check_model(const struct gguf *g, const struct engine_intent *as,
                        struct engine_summary *ret, struct err *e)
 {
     struct model_params p;
@@ -88,16 +94,16 @@ static int check_model(const struct gguf *g, enum kv_type kv_type, int n_ctx,
     uint64_t weights = 0;
     int rc = model_check_arch(g, e);
     if (!rc) {
-        rc = check_text(g, ret, e);
+        rc = check_text(g, as, ret, e);
     }
     if (!rc) {
         rc = model_read_params(g, &p, e);
     }
     if (!rc) {
-        rc = model_kv_shape(&p, kv_type, &kv, e);
+        rc = model_kv_shape(&p, as->kv_type, &kv, e);
     }
     if (!rc) {
-        rc = model_measure(g, n_ctx, &weights, e);
+        rc = model_measure(g, as->n_ctx, &weights, e);
     }
     if (!rc) {
         ret->weights_bytes = weights;
@@ -106,7 +112,7 @@ static int check_model(const struct gguf *g, enum kv_type kv_type, int n_ctx,
     return rc;
 }
 
-int engine_describe(const char *path, enum kv_type kv_type, int n_ctx, struct engine_summary *ret,
+int engine_describe(const char *path, const struct engine_intent *as, struct engine_summary *ret,
                     struct err *e)
 {
     struct gguf *g = NULL;
@@ -116,7 +122,7 @@ int engine_describe(const char *path, enum kv_type kv_type, int n_ctx, struct en
     }
     *ret = (struct engine_summary){0};
     read_head(g, ret);
-    ret->runs = check_model(g, kv_type, n_ctx, ret, &ret->why) == 0;
+    ret->runs = check_model(g, as, ret, &ret->why) == 0;
     gguf_close(g);
     return 0;
 }

@@ -29,11 +29,17 @@ struct engine_summary {
     struct err why; /* runs is false: what engine_open would say */
 };
 
+/* How it would be loaded. */
+struct engine_intent {
+    enum kv_type kv_type;
+    int n_ctx;                 /* positions that the rotation's tables are counted for */
+    const char *chat_template; /* engine_options' */
+};
 /*
- * n_ctx: positions that the rotation's tables are counted for. ERR_NOTFOUND, ERR_IO, ERR_CORRUPT,
+ * ERR_NOTFOUND, ERR_IO, ERR_CORRUPT,
  * ERR_UNSUPPORTED: no GGUF file that can be read at all. Thread-safe.
  */
-int engine_describe(const char *path, enum kv_type kv_type, int n_ctx, struct engine_summary *ret,
+int engine_describe(const char *path, const struct engine_intent *as, struct engine_summary *ret,
                     struct err *e) MUST_USE;
 
 /* llama.cpp's enum llama_ftype as people write it: "Q4_1"; "?" if unknown. */
