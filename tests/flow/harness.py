@@ -350,6 +350,47 @@ class Real(Daemon):
         super().__init__(MODEL, *flags, folder=folder, wait=wait)
 
 
+class ModelsDirectory:
+    """Mixed into a TestCase: an empty models' directory, which daemons started meanwhile look
+    into, and small GGUF files for it.
+    """
+
+    SHAPE = "--vocab 300 --embd 64 --ff 64 --layers 2 --heads 2 --kv-heads 1 --head-dim 32"
+
+    def setUp(self):
+        super().setUp()
+        self.home = tempfile.mkdtemp(prefix="hearth-")
+        self.addCleanup(shutil.rmtree, self.home)
+        self.dir = os.path.join(self.home, "hearth", "models")
+        os.makedirs(self.dir)
+        before = os.environ.get("XDG_DATA_HOME")
+        os.environ["XDG_DATA_HOME"] = self.home
+        self.addCleanup(self.restore_home, before)
+
+    def restore_home(self, before):
+        if before is None:
+            del os.environ["XDG_DATA_HOME"]
+        else:
+            os.environ["XDG_DATA_HOME"] = before
+
+    def path(self, name):
+        return os.path.join(self.dir, name)
+
+    def make(self, name, *flags):
+        """NAME.gguf, a whole llama with random weights; flags of tests/bench/mkgguf."""
+        program = os.path.join(BUILD, "tests/bench/mkgguf")
+        command = [program, self.path(name + ".gguf"), *self.SHAPE.split(), "--ctx", "512", *flags]
+        subprocess.run(command, check=True, capture_output=True)
+
+    def add(self, name, *flags, **script):
+        """A model that answers with its name."""
+        self.make(name, "--ctx", "2048", *flags)
+        with open(self.path(name + ".gguf.script"), "w") as f:
+            json.dump(
+                {"default": {"pieces": [name]}, "weights": name, "ctx": 2048, **script}, f
+            )
+
+
 def together(*calls):
     """Runs the calls at once; their results in order. The first exception is raised."""
     results, errors = [None] * len(calls), []

@@ -2,22 +2,14 @@
 
 import json
 import os
-import shutil
 import struct
 import subprocess
-import tempfile
 import unittest
 
-from harness import BUILD, Scripted, main
+from harness import BUILD, ModelsDirectory, Scripted, main
 
-MKGGUF = os.path.join(BUILD, "tests/bench/mkgguf")
 CLIENT = os.path.join(BUILD, "client/hearth")
-SHAPE = "--vocab 300 --embd 64 --ff 64 --layers 2 --heads 2 --kv-heads 1 --head-dim 32 --ctx 512"
 SCRIPT = {"default": {"pieces": ["ok"]}}
-
-
-def make(path, *flags):
-    subprocess.run([MKGGUF, path, *SHAPE.split(), *flags], check=True, capture_output=True)
 
 
 def replace(path, old, new):
@@ -30,25 +22,7 @@ def replace(path, old, new):
         f.write(data.replace(old, new))
 
 
-class Models(unittest.TestCase):
-    def setUp(self):
-        self.home = tempfile.mkdtemp(prefix="hearth-")
-        self.addCleanup(shutil.rmtree, self.home)
-        self.dir = os.path.join(self.home, "hearth", "models")
-        os.makedirs(self.dir)
-        before = os.environ.get("XDG_DATA_HOME")
-        os.environ["XDG_DATA_HOME"] = self.home
-        self.addCleanup(self.restore, before)
-
-    def restore(self, before):
-        if before is None:
-            del os.environ["XDG_DATA_HOME"]
-        else:
-            os.environ["XDG_DATA_HOME"] = before
-
-    def path(self, name):
-        return os.path.join(self.dir, name)
-
+class Models(ModelsDirectory, unittest.TestCase):
     def listed(self, d):
         status, body = d.get("/v1/hearth/models")
         self.assertEqual(status, 200)
@@ -59,8 +33,8 @@ class Models(unittest.TestCase):
         return data
 
     def test_each_file_is_described_and_a_reason_given(self):
-        make(self.path("small.Q8_0.gguf"), "--type", "Q8_0")
-        make(self.path("other.gguf"))
+        self.make("small.Q8_0", "--type", "Q8_0")
+        self.make("other")
         replace(self.path("other.gguf"), b"llama", b"rwkv7")
         with open(self.path("junk.gguf"), "w") as f:
             f.write("not a model")
@@ -83,7 +57,7 @@ class Models(unittest.TestCase):
         self.assertIn("GGUF", models["junk"]["why"])
 
     def test_what_does_not_fit_is_said_with_the_numbers(self):
-        make(self.path("wide.gguf"), "--ctx", "65536", "--layers", "64", "--kv-heads", "2")
+        self.make("wide", "--ctx", "65536", "--layers", "64", "--kv-heads", "2")
         with Scripted(SCRIPT, "--memory", "128M") as d:
             wide = self.listed(d)["wide"]
         self.assertTrue(wide["runs"])
@@ -96,18 +70,18 @@ class Models(unittest.TestCase):
         self.assertIn("128", wide["why"])
 
     def test_a_changed_file_is_read_again(self):
-        make(self.path("m.gguf"), "--layers", "2")
+        self.make("m", "--layers", "2")
         with Scripted(SCRIPT) as d:
             first = self.listed(d)["m"]
             again = self.listed(d)["m"]
             self.assertEqual(first, again)
-            make(self.path("m.gguf"), "--layers", "3")
+            self.make("m", "--layers", "3")
             self.assertGreater(self.listed(d)["m"]["parameters"], first["parameters"])
             os.unlink(self.path("m.gguf"))
             self.assertEqual(self.listed(d), {})
 
     def test_hostile_files_leave_the_daemon_alive(self):
-        make(self.path("whole.gguf"))
+        self.make("whole")
         with open(self.path("whole.gguf"), "rb") as f:
             data = f.read()
         for n in (4, 8, 24, 100, len(data) // 2):
@@ -123,7 +97,7 @@ class Models(unittest.TestCase):
             self.assertEqual(d.get("/health")[0], 200)
 
     def test_the_client_prints_them(self):
-        make(self.path("small.gguf"))
+        self.make("small")
         with Scripted(SCRIPT) as d:
             run = [CLIENT, "--socket", d.socket_path, "models"]
             text = subprocess.run(run, check=True, capture_output=True, text=True).stdout

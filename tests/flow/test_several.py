@@ -6,15 +6,12 @@ import glob
 import json
 import os
 import shutil
-import subprocess
 import tempfile
 import time
 import unittest
 
-from harness import BUILD, MODEL, Daemon, Scripted, main, user
+from harness import MODEL, Daemon, ModelsDirectory, Scripted, main, user
 
-MKGGUF = os.path.join(BUILD, "tests/bench/mkgguf")
-SHAPE = "--vocab 300 --embd 64 --ff 64 --layers 2 --heads 2 --kv-heads 1 --head-dim 32 --ctx 2048"
 OWN = {"default": {"pieces": ["own"]}, "weights": "own", "ctx": 2048}
 LONG = " ".join(f"word{i}" for i in range(60))  # some blocks of tokens
 
@@ -23,36 +20,7 @@ def text_of(reply):
     return reply["choices"][0]["message"]["content"]
 
 
-class Several(unittest.TestCase):
-    def setUp(self):
-        self.home = tempfile.mkdtemp(prefix="hearth-")
-        self.addCleanup(shutil.rmtree, self.home)
-        self.dir = os.path.join(self.home, "hearth", "models")
-        os.makedirs(self.dir)
-        before = os.environ.get("XDG_DATA_HOME")
-        os.environ["XDG_DATA_HOME"] = self.home
-        self.addCleanup(self.restore, before)
-
-    def restore(self, before):
-        if before is None:
-            del os.environ["XDG_DATA_HOME"]
-        else:
-            os.environ["XDG_DATA_HOME"] = before
-
-    def path(self, name):
-        return os.path.join(self.dir, name)
-
-    def add(self, name, *flags, **script):
-        """A model that answers with its name."""
-        path = self.path(name + ".gguf")
-        subprocess.run(
-            [MKGGUF, path, *SHAPE.split(), *flags], check=True, capture_output=True
-        )
-        with open(path + ".script", "w") as f:
-            json.dump(
-                {"default": {"pieces": [name]}, "weights": name, "ctx": 2048, **script}, f
-            )
-
+class Several(ModelsDirectory, unittest.TestCase):
     def states(self, d):
         return {x["id"]: x["state"] for x in d.status()["models"]}
 
