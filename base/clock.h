@@ -7,5 +7,6 @@
 int64_t clock_us(void);     /* CLOCK_MONOTONIC, microseconds */
 int64_t clock_ms(void);     /* the same in milliseconds */
 int64_t clock_wall_s(void); /* CLOCK_REALTIME, seconds since 1970 */
+int64_t clock_cpu_us(void); /* processor time of all our threads */
 
 #endif

@@ -502,8 +502,9 @@ static void pass(struct batch *b)
         b->is_stalled = cache_is_busy(b->cache);
         return;
     }
-    int64_t t0 = clock_us();
+    int64_t t0 = clock_us(), cpu0 = clock_cpu_us();
     int rc = engine_pass(b->engine, parts, n, abort_flag, &e);
+    shape.cpu_us = clock_cpu_us() - cpu0;
     if (rc == ERR_CANCELED) {
         b->must_end = any_stays(b);
         return; /* the next step ends who has gone, and runs the others' rows again */

@@ -181,10 +181,10 @@ bool pace_drafts(const struct pace *p, int depth, double ret[1 + LOOKUP_DRAFT_MA
 static void measure_drafts(struct pace *p, const struct pace_pass *pass)
 {
     double *cost = &p->drafts[depth_class(pass->answer_depth)][pass->n_drafts];
-    const double sample = (double)pass->us / p->decode_us;
+    const double sample = (double)pass->cpu_us / p->decode_cpu_us;
     const double guess = draft_guess(pass->answer_depth, pass->n_drafts);
     if (*cost <= 0)
-        *cost = bounded((guess + sample) / 2, 0.9, 3 * guess);
+        *cost = bounded((guess + sample) / 2, 0.9 * guess, 1.3 * guess);
     else
         *cost += bounded(sample - *cost, -0.1 * *cost, 0.1 * *cost) / 2;
 }
@@ -204,14 +204,18 @@ static void measure_prefill(struct pace *p, int64_t us, int n, double depth)
  * low: it lets more passes be mixed, which don't measure it. */
 #define DECODES 16
 
-static void measure_decode(struct pace *p, int64_t us)
+/* One sample more to a mean of n. */
+static void measure_mean(double *mean, int n, int64_t us)
 {
-    const double most = p->n_decode > 1 ? 3 * p->decode_us : 1e12;
+    const double most = n > 1 ? 3 * *mean : 1e12;
     const double sample = (double)us < most ? (double)us : most;
-    if (p->n_decode == 0)
-        p->decode_us = sample;
-    else
-        p->decode_us += (sample - p->decode_us) / (p->n_decode + 1);
+    *mean = n == 0 ? sample : *mean + (sample - *mean) / (n + 1);
+}
+
+static void measure_decode(struct pace *p, const struct pace_pass *pass)
+{
+    measure_mean(&p->decode_us, p->n_decode, pass->us);
+    measure_mean(&p->decode_cpu_us, p->n_decode, pass->cpu_us);
     if (p->n_decode < DECODES)
         p->n_decode++;
 }
@@ -236,13 +240,15 @@ void pace_measure(struct pace *p, const struct pace_pass *measured)
     struct pace_pass pass = *measured;
     if (pass.us < 1)
         pass.us = 1;
+    if (pass.cpu_us < 1)
+        pass.cpu_us = pass.us;
     if (pass.n_decoding == 0) {
         if (pass.n_prefill > 0)
             measure_prefill(p, pass.us, pass.n_prefill, pass.depth);
         return;
     }
     if (pass.n_drafts == 0 && pass.n_prefill == 0)
-        measure_decode(p, pass.us);
+        measure_decode(p, &pass);
     else if (pass.n_prefill == 0 && p->n_decode > 0)
         measure_drafts(p, &pass);
     double alone_us = p->decode_us;

@@ -34,13 +34,15 @@ struct pace {
     double row_us;       /* of prefill passes; 0: not measured yet */
     uint64_t answers;    /* which turns decode, 0: none */
     double decode_us;    /* a pass of their rows alone … */
+    double decode_cpu_us; /* … of processor time … */
     int n_decode;        /* … measured so often; 0: not since the answers are these */
     double credit_us;
     double mixed;        /* what rows cost beside answers, by what they cost in a pass of their own;
                           * 0: not measured yet */
     int n_mixed;         /* passes with prefill rows since the last of answers alone */
     int n_drafted;       /* passes with drafts since the last without */
-    /* Of a turn alone, by depth: a pass with so many drafts by one without; 0: not measured yet. */
+    /* Of a turn alone, by depth: a pass with so many drafts by one without; 0: not measured yet. By
+     * processor time, which other work on the machine doesn't multiply. */
     double drafts[PACE_DEPTHS][1 + LOOKUP_DRAFT_MAX];
     /* Rows by their depth (position): weighted sums of a line's fit. */
     double w, wx, wxx, wy, wxy, depth_max;
@@ -58,6 +60,7 @@ double pace_rows_us(const struct pace *p, int depth, int n_rows);
 /* What a pass was. */
 struct pace_pass {
     int64_t us;
+    int64_t cpu_us; /* the engine's, of all threads; 0: as us */
     int n_decoding, n_prefill, n_drafts;
     double depth;     /* mean position of all rows */
     int answer_depth; /* with drafts: of the turn that made them */

@@ -59,23 +59,26 @@ static double us_of(clockid_t clock)
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
 }
 
-static double pass(struct kv_seq *seq, const int32_t *ids, int n, int n_logits)
+/* Its times, as the daemon measures them. */
+static struct pace_pass pass(struct kv_seq *seq, const int32_t *ids, int n, int n_logits)
 {
     struct err e;
     struct engine_part part = {
         .seq = seq, .ids = ids, .n_ids = n, .n_logits = n_logits, .logits = b.logits};
-    const double t0 = us_of(CLOCK_MONOTONIC);
+    const double t0 = us_of(CLOCK_MONOTONIC), cpu0 = us_of(CLOCK_PROCESS_CPUTIME_ID);
     if (engine_pass(b.engine, &part, 1, NULL, &e))
         die(e.text);
-    return us_of(CLOCK_MONOTONIC) - t0;
+    return (struct pace_pass){.us = (int64_t)(us_of(CLOCK_MONOTONIC) - t0),
+                              .cpu_us = (int64_t)(us_of(CLOCK_PROCESS_CPUTIME_ID) - cpu0),
+                              .n_decoding = 1};
 }
 
 /* Rows [from, to) one by one. */
 static void write_plain(struct kv_seq *seq, const struct stream *s, int to)
 {
     while (seq->n_tokens < to) {
-        const double us = pass(seq, s->ids + seq->n_tokens, 1, 1);
-        pace_measure(&b.pace, &(struct pace_pass){.us = (int64_t)us, .n_decoding = 1});
+        const struct pace_pass p = pass(seq, s->ids + seq->n_tokens, 1, 1);
+        pace_measure(&b.pace, &p);
     }
 }
 
@@ -91,7 +94,7 @@ static void write_drafted(struct kv_seq *seq, const struct stream *s, int to, st
         rows[0] = s->ids[at];
         const int n = lookup_draft(l, ids, left < LOOKUP_DRAFT_MAX ? left : LOOKUP_DRAFT_MAX,
                                    is_known ? cost : NULL, rows + 1);
-        const double us = pass(seq, rows, 1 + n, 1 + n);
+        struct pace_pass p = pass(seq, rows, 1 + n, 1 + n);
         int n_true = 0;
         while (n_true < n && rows[1 + n_true] == s->ids[at + 1 + n_true])
             n_true++;
@@ -99,10 +102,9 @@ static void write_drafted(struct kv_seq *seq, const struct stream *s, int to, st
         /* Those that came true, and the one that is drawn behind them. */
         if (ids_add(ids, s->ids + at + 1, (size_t)n_true + 1))
             die("out of memory");
-        pace_measure(&b.pace, &(struct pace_pass){.us = (int64_t)us,
-                                                  .n_decoding = 1,
-                                                  .n_drafts = n,
-                                                  .answer_depth = at});
+        p.n_drafts = n;
+        p.answer_depth = at;
+        pace_measure(&b.pace, &p);
         k->n_drafted += n;
         k->n_accepted += n_true;
         k->n_passes++;

@@ -217,6 +217,23 @@ static void drafts_cost_what_they_were_measured_to(void **state)
     assert_true(pace_drafts(&p, 100, cost));
 }
 
+/* Three of four passes wait for the processor, for ten times as long as they take. */
+static void other_work_on_the_machine_makes_no_draft_dearer(void **state)
+{
+    (void)state;
+    struct pace p = {0};
+    double cost[1 + LOOKUP_DRAFT_MAX];
+    pace_begin(&p, SOME, false);
+    for (int i = 0; i < 40; i++)
+        pace_measure(&p, &(struct pace_pass){.us = i % 4 == 0 ? 10000 : 100000,
+                                             .cpu_us = i % 2 ? 16000 : 11500,
+                                             .n_decoding = 1,
+                                             .n_drafts = i < 8 || i % 2 == 0 ? 0 : 3,
+                                             .answer_depth = 100});
+    assert_true(pace_drafts(&p, 100, cost));
+    assert_true(cost[1] < 1.2 && cost[3] > 1.1 && cost[3] < 1.5);
+}
+
 /* Passes of 100 rows at these depths, at 100 us a row and `slope` us more per position. */
 static void read_prefix(struct pace *p, int to, double slope)
 {
@@ -296,6 +313,7 @@ int main(void)
         cmocka_unit_test(credit_is_not_gathered_while_nobody_reads),
         cmocka_unit_test(other_answers_are_measured_anew),
         cmocka_unit_test(drafts_cost_what_they_were_measured_to),
+        cmocka_unit_test(other_work_on_the_machine_makes_no_draft_dearer),
         cmocka_unit_test(a_prefix_costs_what_its_depth_did),
         cmocka_unit_test(beyond_what_was_measured_no_more_is_claimed),
         cmocka_unit_test(without_a_spread_of_depths_a_row_costs_the_mean),
