@@ -170,7 +170,7 @@ bool pace_drafts(const struct pace *p, int depth, double ret[1 + LOOKUP_DRAFT_MA
     if (p->n_decode < 2 || p->n_drafted >= DRAFTED_MAX)
         return false;
     ret[0] = 1;
-    /* More rows never cost less: so one that was measured too low is corrected by its neighbours. */
+    /* More rows never cost less: what was measured too low is corrected by its neighbours. */
     for (int k = 1; k <= LOOKUP_DRAFT_MAX; k++)
         ret[k] = bounded(cost[k] > 0 ? cost[k] : draft_guess(depth, k), ret[k - 1], 100);
     return true;

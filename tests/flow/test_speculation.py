@@ -1,6 +1,6 @@
 """Drafts by look-up change an answer's pace and nothing else: with the default model, at random
-seeds, answers with drafts (the default) are those of --speculation off, however they are sampled and
-however they end.
+seeds, answers with drafts (the default) are those of --speculation off, however they are sampled
+and however they end.
 """
 
 import random
