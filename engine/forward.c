@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "engine/forward_impl.h"
+#include "engine/kernels_probe.h"
 
 /* ---- matrix steps ---- */
 
@@ -469,7 +470,7 @@ static int check_shape(const struct model_params *p, const struct kv_shape *kv, 
 
 int forward_set_isa(struct forward *f, const char *isa, struct err *e)
 {
-    return kernels_find(isa, &f->k, e);
+    return kernels_find_proven(isa, &f->k, e);
 }
 
 int forward_new(const struct model *m, const struct kv_shape *kv, int n_threads, const char *isa,

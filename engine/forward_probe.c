@@ -1,167 +1,14 @@
 /*
- * The numerics probe: a fixed pseudo-random input through every kernel, and the hash of the output
- * bits. By the rules of kernels.h it is the same on every CPU and
- * instruction set; should a compiler or libm ever break one of them, KV blocks made before are
- * another model's.
+ * The numerics probe: all kernels, and the rotations, over a fixed input, and the hash of the
+ * output bits. By the rules of kernels.h it is the same on every CPU and instruction set; should a
+ * compiler or libm ever break one of them, KV blocks made before are another model's.
  */
-#include <string.h>
-
 #include "base/hash.h"
 #include "engine/forward_impl.h"
-
-enum { PROBE_ROWS = 4, PROBE_IN = 256, PROBE_OUT = 32, PROBE_QUERIES = 5, PROBE_DIM = 32 };
-/* The same rows over and over, so many that some go by tiles of many rows and some don't. */
-enum { PROBE_ROWS_ALL = 5 * PROBE_ROWS };
-_Static_assert(PROBE_DIM == 32, "a row of the probe's heads is one block of int8");
-
-/* −1 … 1, of a fixed sequence. */
-static void fill(uint32_t *seed, float *x, int n)
-{
-    for (int i = 0; i < n; i++) {
-        *seed = *seed * 1664525 + 1013904223;
-        x[i] = (float)((int32_t)*seed >> 8) * 0x1p-23f;
-    }
-}
-
-struct probe {
-    const struct kernels *k;
-    struct hash_state h;
-    uint32_t seed;
-};
-
-/* The rows' products are hashed once; more only where their repetitions differ, which they must
- * not. */
-static void probe_product(struct probe *p, const struct mat *w, const struct act *a)
-{
-    static _Thread_local float y[PROBE_ROWS_ALL * PROBE_OUT];
-    const size_t n = sizeof *y * PROBE_ROWS * PROBE_OUT;
-    p->k->gemm[w->layout](&(struct gemm){.w = w,
-                                         .n_groups = PROBE_OUT / 16,
-                                         .x = a,
-                                         .n_rows = PROBE_ROWS_ALL,
-                                         .y = y,
-                                         .ldy = PROBE_OUT});
-    hash_add(&p->h, y, n);
-    for (int i = PROBE_ROWS; i < PROBE_ROWS_ALL; i += PROBE_ROWS)
-        if (memcmp(y, y + i * PROBE_OUT, n) != 0)
-            hash_add(&p->h, y + i * PROBE_OUT, n);
-}
-
-static void probe_products(struct probe *p)
-{
-    enum { N = PROBE_ROWS * PROBE_IN, BLOCKS = N / 32, TIMES = PROBE_ROWS_ALL / PROBE_ROWS };
-    static _Thread_local float x[TIMES * N];
-    static _Thread_local int8_t q[TIMES * N];
-    static _Thread_local struct act_block b[TIMES * BLOCKS];
-    const struct act a = {
-        .n_in = PROBE_IN, .n_blocks = PROBE_IN / 32, .ldf = PROBE_IN, .q = q, .b = b, .f = x};
-    fill(&p->seed, x, N);
-    p->k->quantize(x, BLOCKS, q, b);
-    hash_add(&p->h, q, N * sizeof *q);
-    hash_add(&p->h, b, BLOCKS * sizeof *b);
-    for (int i = 1; i < TIMES; i++) {
-        memcpy(x + i * N, x, N * sizeof *x);
-        memcpy(q + i * N, q, N * sizeof *q);
-        memcpy(b + i * BLOCKS, b, BLOCKS * sizeof *b);
-    }
-    for (int layout = 0; layout < MAT_N_LAYOUTS; layout++) {
-        struct mat w;
-        if (mat_random(layout, PROBE_OUT, PROBE_IN, 7 + (uint64_t)layout, &w) < 0)
-            continue; /* out of memory: the fingerprint is another one, and everything a miss */
-        probe_product(p, &w, &a);
-        mat_done(&w);
-    }
-}
-
-static void probe_elements(struct probe *p)
-{
-    float x[64], w[64], y[64];
-    uint16_t half[64];
-    fill(&p->seed, x, 64);
-    fill(&p->seed, w, 64);
-    p->k->rms_norm(x, w, 64, 1e-5f, y);
-    hash_add(&p->h, y, sizeof y);
-    p->k->silu_mul(x, w, 64, y);
-    hash_add(&p->h, y, sizeof y);
-    p->k->gelu_mul(x, w, 64, y);
-    hash_add(&p->h, y, sizeof y);
-    p->k->soft_cap(y, 64, 3);
-    hash_add(&p->h, y, sizeof y);
-    p->k->rope(y, w, 64, 0.125f);
-    hash_add(&p->h, y, sizeof y);
-    p->k->add(y, x, 64);
-    p->k->to_f16(y, 64, half);
-    hash_add(&p->h, half, sizeof half);
-    for (int i = 0; i < 64; i++)
-        x[i] = 90 * x[i];
-    p->k->exp(x, 64, y);
-    hash_add(&p->h, y, sizeof y);
-}
-
-static void probe_span(struct probe *p, enum kv_type type, const struct attn_span *given)
-{
-    float acc[PROBE_QUERIES * PROBE_DIM], out[PROBE_DIM], m[PROBE_QUERIES], l[PROBE_QUERIES];
-    struct attn_span a = *given;
-    a.m = m, a.l = l, a.acc = acc;
-    p->k->attn_span[type](&a);
-    p->k->attn_merge(&m[0], &l[0], acc, (float[2]){m[1], l[1]}, acc + PROBE_DIM, PROBE_DIM);
-    p->k->attn_finish(l[0], acc, PROBE_DIM, out);
-    hash_add(&p->h, acc, sizeof acc);
-    hash_add(&p->h, m, sizeof m);
-    hash_add(&p->h, l, sizeof l);
-    hash_add(&p->h, out, sizeof out);
-}
-
-/* A block of Q8_0: K and V of random int8 and their scales, each as the kernels make them. */
-static void fill_q8(struct probe *p, float *x, unsigned char *block)
-{
-    int8_t q[32 * PROBE_DIM];
-    struct act_block b[PROBE_DIM];
-    float d[32];
-    for (int i = 0; i < 2; i++, block += 32 * PROBE_DIM + 64) {
-        fill(&p->seed, x, 32 * PROBE_DIM);
-        p->k->quantize(x, PROBE_DIM, q, b);
-        for (int k = 0; k < 32; k++)
-            d[k] = b[k].d;
-        memcpy(block, q, sizeof q);
-        p->k->to_f16(d, 32, (uint16_t *)(block + sizeof q));
-    }
-}
-
-static void probe_attention(struct probe *p)
-{
-    static _Thread_local _Alignas(64) uint16_t kv[2][64 * PROBE_DIM];
-    static _Thread_local _Alignas(64) float values[64 * PROBE_DIM], scratch[64 * PROBE_DIM];
-    float q[PROBE_QUERIES * PROBE_DIM];
-    int16_t q16[PROBE_QUERIES * PROBE_DIM];
-    float qd[PROBE_QUERIES];
-    const unsigned char *blocks[2] = {(const unsigned char *)kv[0], (const unsigned char *)kv[1]};
-    const int pos[PROBE_QUERIES] = {40, 41, 42, 43, 44};
-    for (int i = 0; i < 2; i++) {
-        fill(&p->seed, values, 64 * PROBE_DIM);
-        p->k->to_f16(values, 64 * PROBE_DIM, kv[i]);
-    }
-    fill(&p->seed, q, PROBE_QUERIES * PROBE_DIM);
-    p->k->quantize_q(q, PROBE_QUERIES, PROBE_DIM, q16, qd);
-    hash_add(&p->h, q16, sizeof q16);
-    hash_add(&p->h, qd, sizeof qd);
-    const struct attn_span a = {.head_dim = PROBE_DIM,
-                                .n_q = PROBE_QUERIES,
-                                .q = q,
-                                .q16 = q16,
-                                .qd = qd,
-                                .pos = pos,
-                                .n_blocks = 2,
-                                .kv = blocks,
-                                .scratch = scratch};
-    probe_span(p, KV_F16, &a);
-    for (int i = 0; i < 2; i++)
-        fill_q8(p, values, (unsigned char *)kv[i]);
-    probe_span(p, KV_Q8_0, &a);
-}
+#include "engine/kernels_probe.h"
 
 /* Three rows of the rotations: they come from the C library's sin and cos. */
-static void probe_rope(struct probe *p, const struct model *m)
+static void probe_rope(struct hash_state *h, const struct model *m)
 {
     const int last = m->params.n_ctx_train - 1, at[3] = {last < 1 ? last : 1, last / 3, last};
     float row[1024]; /* n_rot <= 1024 */
@@ -169,19 +16,17 @@ static void probe_rope(struct probe *p, const struct model *m)
         return;
     for (int i = 0; i < 6; i++) {
         model_rope_row(m, i >= 3, at[i % 3], row);
-        hash_add(&p->h, row, (size_t)m->params.n_rot * sizeof *row);
+        hash_add(h, row, (size_t)m->params.n_rot * sizeof *row);
     }
 }
 
 void forward_numerics_probe(struct forward *f, uint8_t ret[32])
 {
-    struct probe p = {.k = f->k, .seed = 1};
+    struct hash_state h;
     const uint32_t before = numerics_enter();
-    hash_init(&p.h);
-    probe_products(&p);
-    probe_elements(&p);
-    probe_attention(&p);
-    probe_rope(&p, f->m);
-    hash_end(&p.h, ret);
+    hash_init(&h);
+    kernels_probe(f->k, &h);
+    probe_rope(&h, f->m);
+    hash_end(&h, ret);
     numerics_leave(before);
 }

@@ -1,6 +1,7 @@
 /*
  * The numerics probe: a kernel whose output differs by one bit somewhere is another model, so that
- * no KV block made by the other is found (B71: another build, another CPU).
+ * no KV block made by the other is found (B71: another build, another CPU); and it isn't taken
+ * where there is another that computes what it should.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,6 +12,8 @@
 #include <cmocka.h>
 
 #include "engine/forward_impl.h"
+#include "engine/kernels_probe.h"
+#include "tests/engine/math/tables.h"
 #include "tests/engine/math/tiny.h"
 
 static const struct tiny_shape shape = {.n_vocab = 64,
@@ -152,10 +155,58 @@ static void one_bit_of_any_kernel_is_another_model(void **state)
     tiny_free(m);
 }
 
+static void all_kernels_give_the_hash_that_is_written_down(void **state)
+{
+    (void)state;
+    for (int i = 0; i < n_tables; i++) {
+        uint8_t hash[HASH_BYTES];
+        char text[2 * HASH_BYTES + 1];
+        struct hash_state h;
+        hash_init(&h);
+        kernels_probe(tables[i], &h);
+        hash_end(&h, hash);
+        hex_write(hash, sizeof hash, text);
+        if (!kernels_are_proven(tables[i]))
+            fail_msg("%s (kernels %d) gives %s", tables[i]->name, i, text);
+    }
+}
+
+static void the_best_that_computes_what_it_should_is_taken(void **state)
+{
+    (void)state;
+    struct kernels bent = kernels_c, worse = kernels_c;
+    bent.rms_norm = bent_rms_norm;
+    worse.exp = bent_exp;
+    right = &kernels_c;
+    const struct kernels *const list[] = {&bent, &worse, &kernels_avx512_model, &kernels_c};
+    assert_ptr_equal(kernels_proven(list, 4), &kernels_avx512_model);
+    assert_ptr_equal(kernels_proven(list + 3, 1), &kernels_c);
+    /* There is none: the plainest, and its probe keeps its KV apart. */
+    assert_ptr_equal(kernels_proven(list, 2), &worse);
+}
+
+static void who_asks_for_an_instruction_set_gets_it(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    const struct kernels *k = NULL, *best = NULL;
+    assert_int_equal(kernels_find_proven("c", &k, &e), 0);
+    assert_string_equal(k->name, "c");
+    assert_int_equal(kernels_find_proven("sse9", &k, &e), ERR_INVAL);
+    assert_non_null(strstr(e.text, "sse9"));
+    assert_int_equal(kernels_find_proven(NULL, &k, &e), 0);
+    assert_int_equal(kernels_find(NULL, &best, &e), 0);
+    assert_ptr_equal(k, best); /* none is broken on this machine: see the test above */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_kernels_give_the_hash_that_is_written_down),
+        cmocka_unit_test(the_best_that_computes_what_it_should_is_taken),
+        cmocka_unit_test(who_asks_for_an_instruction_set_gets_it),
         cmocka_unit_test(one_bit_of_any_kernel_is_another_model),
     };
+    tables_init();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
