@@ -23,6 +23,7 @@
 /* A window that was read, with its answer: a mark for each message. */
 struct known {
     uint64_t owner, used; /* used 0: free */
+    const struct served *served; /* who read it */
     uint8_t *marks;       /* [n * MARK_BYTES], owned */
     size_t n;
 };
@@ -87,6 +88,12 @@ static uint64_t owner_key(const char *owner)
     return key;
 }
 
+/* Whether it is the owner's, read by the turn's model. */
+static bool is_of(const struct known *k, uint64_t owner, const struct turn *t)
+{
+    return k->used && k->owner == owner && k->served == t->served;
+}
+
 static void known_drop(struct account *a, struct known *k)
 {
     a->n_bytes -= k->n * MARK_BYTES;
@@ -100,7 +107,7 @@ static struct known *book_place(struct account *a, uint64_t owner, const struct 
     struct known *place = &a->book[0];
     for (size_t i = 0; i < BOOK_WINDOWS; i++) {
         struct known *k = &a->book[i];
-        if (k->used && k->owner == owner && k->n <= t->n_marks &&
+        if (is_of(k, owner, t) && k->n <= t->n_marks &&
             common(k->marks, k->n, t->marks, t->n_marks) == k->n)
             return k;
         if (k->used < place->used)
@@ -119,7 +126,11 @@ static void book_put(struct account *a, const struct turn *t)
     memcpy(copy, t->marks, n_bytes);
     struct known *k = book_place(a, owner, t);
     known_drop(a, k);
-    *k = (struct known){.owner = owner, .used = ++a->n_uses, .marks = copy, .n = t->n_marks};
+    *k = (struct known){.owner = owner,
+                        .served = t->served,
+                        .used = ++a->n_uses,
+                        .marks = copy,
+                        .n = t->n_marks};
     a->n_bytes += n_bytes;
     while (a->n_bytes > BOOK_BYTES) {
         struct known *oldest = k;
@@ -158,7 +169,7 @@ static const struct known *book_relative(const struct account *a, const struct t
             continue;
         n_left--;
         for (const struct known *k = a->book; k < a->book + BOOK_WINDOWS; k++) {
-            if (!k->used || k->owner != owner || !has_answer(k, t, i, any_before))
+            if (!is_of(k, owner, t) || !has_answer(k, t, i, any_before))
                 continue;
             size_t n = common(k->marks, k->n, t->marks, w->n);
             if (!best || n > n_best || (n == n_best && k->used > best->used)) {
@@ -174,10 +185,11 @@ static const struct known *book_relative(const struct account *a, const struct t
 
 /* ---- the reason ---- */
 
-/* What is known of a window like this one: the first n_same messages were read before, in a row;
- * is_relative: in a window that this one continues, but for message `differs`. */
+/* What is known of a window like this one: the first n_same messages were read before, in a row,
+ * n_other by another model; is_relative: in a window that this one continues, but for message
+ * `differs`. */
 struct likeness {
-    size_t n_same, differs;
+    size_t n_same, n_other, differs;
     bool is_relative;
 };
 
@@ -189,6 +201,10 @@ static void book_look(const struct account *a, const struct turn *t, struct like
     for (size_t i = 0; i < BOOK_WINDOWS; i++) {
         const struct known *k = &a->book[i];
         size_t n = k->used && k->owner == owner ? common(k->marks, k->n, t->marks, w->n) : 0;
+        if (k->used && k->served != t->served) {
+            ret->n_other = n > ret->n_other ? n : ret->n_other;
+            continue;
+        }
         if (n > ret->n_same)
             goes_on = false;
         ret->n_same = n > ret->n_same ? n : ret->n_same;
@@ -308,6 +324,8 @@ static enum miss judge(struct history *h, struct turn *t, int *ret_at)
         n_read = w->starts[n - 1]; /* it was written here, so what is before it was read */
     if (n_read > n_cached + SLACK_TOKENS)
         return MISS_EVICTED;
+    if (like.n_other > like.n_same && w->starts[like.n_other] > n_cached + SLACK_TOKENS)
+        return MISS_MODEL;
     if ((int)like.n_same > *ret_at && like.n_same < w->n)
         *ret_at = (int)like.n_same; /* what is before it was only not kept to its end */
     if (!like.is_relative || like.differs >= n || w->starts[like.differs + 1] <= n_cached)

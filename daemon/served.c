@@ -436,16 +436,9 @@ static void make_way(struct history *h, struct served *s)
         any->is_draining = true;
 }
 
-void served_step(struct history *h)
+/* What is to come or go next. */
+static void move(struct history *h)
 {
-    served_use_default(h);
-    if (h->has_begun || h->is_stopping)
-        run_ready(h);
-    if (h->is_stopping)
-        return;
-    served_wait_step(h);
-    if (!h->has_begun || is_moving(h))
-        return;
     const struct request *first = (const struct request *)h->loading;
     if (!first) {
         stop_draining(h);
@@ -457,4 +450,16 @@ void served_step(struct history *h)
     } else {
         make_way(h, first->served);
     }
+}
+
+void served_step(struct history *h)
+{
+    served_use_default(h);
+    if (h->has_begun || h->is_stopping)
+        run_ready(h);
+    if (h->is_stopping)
+        return;
+    if (h->has_begun && !is_moving(h))
+        move(h);
+    served_wait_step(h); /* after its load has begun, even for who doesn't wait at all */
 }
