@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -116,6 +117,36 @@ uint64_t budget_machine(void)
         ram = min_u64(ram, budget_cgroup(text.data, "/sys/fs/cgroup"));
     buf_done(&text);
     return ram;
+}
+
+uint64_t budget_meminfo(const char *text)
+{
+    static const char key[] = "MemAvailable:";
+    const char *at = strstr(text, key);
+    unsigned long long kib;
+    char *end;
+    if (!at || (at != text && at[-1] != '\n'))
+        return UINT64_MAX;
+    errno = 0;
+    kib = strtoull(at + sizeof key - 1, &end, 10);
+    return errno || end == at + sizeof key - 1 || kib > UINT64_MAX >> 10 ? UINT64_MAX : kib << 10;
+}
+
+uint64_t budget_available(void)
+{
+    static const int kinds[] = {RLIMIT_AS, RLIMIT_DATA};
+    struct buf text;
+    struct rlimit limit;
+    uint64_t bytes = budget_machine();
+    buf_init(&text, CGROUP_FILE_BYTES);
+    if (file_read("/proc/meminfo", &text, NULL) == 0 && text.data)
+        bytes = min_u64(bytes, budget_meminfo(text.data));
+    buf_done(&text);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (getrlimit((__rlimit_resource_t)kinds[i], &limit) == 0 &&
+            limit.rlim_cur != RLIM_INFINITY)
+            bytes = min_u64(bytes, limit.rlim_cur);
+    return bytes;
 }
 
 uint64_t budget_default(void)

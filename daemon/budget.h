@@ -18,7 +18,12 @@
 
 /* RAM, or the cgroup's limit where that is less; UINT64_MAX: not known. */
 uint64_t budget_machine(void);
-/* min(half of that, DEFAULT_MEMORY_BYTES). */
+/* What a program that runs once may take of it now: no more than the kernel says is available, and
+ * than the limits of the process (ulimit -v, -d). */
+uint64_t budget_available(void);
+/* The bytes after "MemAvailable:" in /proc/meminfo's text; UINT64_MAX: not there. For tests. */
+uint64_t budget_meminfo(const char *text);
+/* min(half of budget_machine(), DEFAULT_MEMORY_BYTES). */
 uint64_t budget_default(void);
 /* ERR_LIMIT, with both numbers, where a budget is more than the machine has: it is reserved at once
  * but taken bit by bit, so that the system would kill the daemon some day, in the middle of a

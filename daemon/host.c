@@ -35,8 +35,54 @@ static void on_progress(void *ctx, double done)
     atomic_fetch_add(&h->d->n.worker_ticks, 1);
 }
 
+/* The largest pass, and what each running turn has of logits: the engine's, and the sampler's
+ * copies and candidates. */
+static uint64_t pass_bytes(const struct daemon *d, const struct engine_needs *n)
+{
+    const uint64_t parallel = (uint64_t)d->config->parallel;
+    return n->pass_bytes + parallel * LOOKUP_SLOTS_MAX * sizeof(uint32_t) +
+           parallel * (uint64_t)n->n_vocab * (6 + LOOKUP_DRAFT_MAX) * sizeof(float);
+}
+
+static int plan(struct host *h, const struct host_room *room, const struct engine_needs *n,
+                struct budget *ret, struct err *e)
+{
+    uint64_t vectors_bytes;
+    const struct budget_request request = {
+        .memory_bytes = room->memory_bytes,
+        .weights_bytes = n->weights_bytes,
+        .vectors_bytes =
+            embedder_bytes(h->d->config, atomic_load(&h->d->n.memory_bytes_max), &vectors_bytes),
+        .pass_bytes = pass_bytes(h->d, n),
+        .block_bytes = n->kv.block_bytes,
+        .ctx = room->ctx,
+        .n_ctx_train = n->n_ctx_train,
+    };
+    const int rc = budget_plan(&request, ret, e);
+    if (rc)
+        return rc;
+    h->fixed_bytes = n->weights_bytes + ret->buffers_bytes;
+    h->block_bytes = n->kv.block_bytes;
+    atomic_store(&h->d->n.vectors_bytes, request.vectors_bytes);
+    return 0;
+}
+
+struct taking {
+    struct host *h;
+    const struct host_room *room;
+    struct budget budget;
+};
+
+/* Weights, buffers and a window fit, or it isn't begun. */
+static int may_take(void *ctx, const struct engine_needs *n, struct err *e)
+{
+    struct taking *t = ctx;
+    return plan(t->h, t->room, n, &t->budget, e);
+}
+
 int host_load(struct host *h, const struct host_room *room, struct err *e)
 {
+    struct taking taking = {.h = h, .room = room};
     const struct config *c = h->d->config;
     char *fingerprints = c->cache_dir ? path_join(c->cache_dir, "fingerprints") : NULL;
     struct engine_options o = {
@@ -53,8 +99,13 @@ int host_load(struct host *h, const struct host_room *room, struct err *e)
         .progress_ctx = h,
         .passed = &h->d->n.layers,
         .abort = &h->d->load_abort,
+        .pass_rows = PACE_ROWS_MAX + c->parallel,
+        .may_take = may_take,
+        .may_take_ctx = &taking,
     };
     int rc = engine_open(&o, &h->engine, e);
+    h->ctx = taking.budget.ctx;
+    h->n_blocks = taking.budget.n_blocks;
     free(fingerprints);
     return rc;
 }
@@ -81,17 +132,6 @@ static void set_pins(struct host *h, struct cache *hub, const struct load *all)
         log_warn("%zu stored pins have no effect in this run: %s", n_refused, why.text);
 }
 
-/* The largest pass, and what each running turn has of logits: the engine's, and the sampler's
- * copies and candidates. */
-static uint64_t pass_bytes(const struct host *h)
-{
-    const uint64_t n_vocab = (uint64_t)engine_info(h->engine)->n_vocab;
-    const int parallel = h->d->config->parallel;
-    return engine_pass_bytes(h->engine, PACE_ROWS_MAX + parallel) +
-           (uint64_t)parallel * LOOKUP_SLOTS_MAX * sizeof(uint32_t) +
-           (uint64_t)parallel * n_vocab * (6 + LOOKUP_DRAFT_MAX) * sizeof(float);
-}
-
 static void tell(const struct host *h, uint64_t memory_bytes, uint64_t kv_bytes)
 {
     const struct engine_info *info = engine_info(h->engine);
@@ -116,41 +156,14 @@ static void tell_served(const struct host *h)
     atomic_store(&s->weights_bytes, engine_info(h->engine)->weights_bytes);
 }
 
-static int plan(struct host *h, const struct host_room *room, struct budget *ret, struct err *e)
-{
-    const struct engine_info *info = engine_info(h->engine);
-    uint64_t vectors_bytes;
-    const struct budget_request request = {
-        .memory_bytes = room->memory_bytes,
-        .weights_bytes = info->weights_bytes,
-        .vectors_bytes =
-            embedder_bytes(h->d->config, atomic_load(&h->d->n.memory_bytes_max), &vectors_bytes),
-        .pass_bytes = pass_bytes(h),
-        .block_bytes = info->kv.block_bytes,
-        .ctx = room->ctx,
-        .n_ctx_train = info->n_ctx_train,
-    };
-    const int rc = budget_plan(&request, ret, e);
-    if (rc)
-        return rc;
-    h->fixed_bytes = info->weights_bytes + ret->buffers_bytes;
-    h->block_bytes = info->kv.block_bytes;
-    atomic_store(&h->d->n.vectors_bytes, request.vectors_bytes);
-    return 0;
-}
-
 int host_begin(struct host *h, const struct host_room *room, struct cache *hub,
                const struct load *pins, struct err *e)
 {
-    struct budget budget = {0};
     struct cache_stats stats;
-    int rc = plan(h, room, &budget, e);
-    if (rc)
-        return rc;
+    int rc;
     const uint64_t more = room->most_bytes - room->memory_bytes;
-    const size_t n_blocks = budget.n_blocks + (size_t)(more / h->block_bytes);
-    h->ctx = budget.ctx;
-    h->n_window_blocks = (size_t)budget.ctx / KV_BLOCK + 2;
+    const size_t n_blocks = h->n_blocks + (size_t)(more / h->block_bytes);
+    h->n_window_blocks = (size_t)h->ctx / KV_BLOCK + 2;
     if ((rc = kv_pool_new(&engine_info(h->engine)->kv, n_blocks, &h->pool, e)) ||
         (rc = cache_new(h->pool, &h->cache, e)))
         return rc;
@@ -164,7 +177,7 @@ int host_begin(struct host *h, const struct host_room *room, struct cache *hub,
     h->verifier.ctx = h->ctx;
     idle_verifier_init(&h->idle_verifier, h->d, h->engine, h->cache);
     tell_served(h);
-    tell(h, room->memory_bytes, (uint64_t)budget.n_blocks * h->block_bytes);
+    tell(h, room->memory_bytes, (uint64_t)h->n_blocks * h->block_bytes);
     return 0;
 }
 

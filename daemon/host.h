@@ -31,6 +31,7 @@ struct host {
     int ctx;
     uint64_t fixed_bytes; /* weights and buffers */
     size_t block_bytes, n_window_blocks;
+    size_t n_blocks; /* of its own share of memory, by host_load */
     struct pressure pressure;
     struct batch batch;
     struct verifier verifier;

@@ -29,6 +29,7 @@
 #include "base/hash.h"
 #include "base/thread.h"
 #include "daemon/offline.h"
+#include "daemon/offline_memory.h"
 
 #define SLICE 512 /* rows of a prefill pass */
 #define TOKENS_MAX 1000000
@@ -45,6 +46,7 @@ struct bench {
     enum bench_format format;
     const char *against;
 
+    struct offline_memory memory;
     struct bench_work *works; /* [n_works] */
     int n_works;
     struct engine *en;
@@ -240,6 +242,15 @@ static int open_seqs(struct bench *b, int longest, struct err *e)
     return r;
 }
 
+static int may_take(void *ctx, const struct engine_needs *n, struct err *e)
+{
+    const struct offline_memory *m = ctx;
+    if (m->n_positions - 1 > n->n_ctx_train)
+        return err_set(e, ERR_LIMIT, "%d positions: the model has %d", m->n_positions - 1,
+                       n->n_ctx_train);
+    return offline_may_take(ctx, n, e);
+}
+
 static int open_all(struct bench *b, struct err *e)
 {
     int longest = 0;
@@ -248,14 +259,16 @@ static int open_all(struct bench *b, struct err *e)
         longest = w->depth + w->n_tokens > longest ? w->depth + w->n_tokens : longest;
         b->n_seqs = w->batch > b->n_seqs ? w->batch : b->n_seqs;
     }
+    b->memory = (struct offline_memory){
+        .n_seqs = b->n_seqs, .n_positions = longest + 1, .n_logits = b->n_seqs};
     b->engine.n_ctx = longest; /* rotations for what is measured, not for all that it knows */
+    b->engine.pass_rows = b->n_seqs > SLICE ? b->n_seqs : SLICE;
+    b->engine.may_take = may_take;
+    b->engine.may_take_ctx = &b->memory;
     int r = engine_open(&b->engine, &b->en, e);
     if (r < 0)
         return r;
     b->info = engine_info(b->en);
-    if (longest > b->info->n_ctx_train)
-        return err_set(e, ERR_LIMIT, "%d positions: the model has %d", longest,
-                       b->info->n_ctx_train);
     if (!b->no_peaks)
         r = peaks_measure(b->info->n_threads, b->info->isa, &b->peaks, e);
     for (int i = 0; r == 0 && !b->no_peaks && i < b->n_works; i++)

@@ -12,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/offline_memory.h"
 #include "engine/kv.h"
 
 #define BATCH_PROMPT 45 /* ids a random sequence has read before it decodes: more than a block */
-#define ROWS_AT_ONCE 32 /* whose logits are held: n_vocab floats each */
 
 /* One run: the pool, the sequence in question, and those beside it. */
 struct run {
@@ -75,7 +75,10 @@ static int run_new(const struct offline_pass *p, struct run **ret, struct err *e
         n_passes = info->n_ctx_train - BATCH_PROMPT;
     size_t n_blocks = 2 * (size_t)blocks_for(p->n_ids) + 2 +
                       (size_t)p->n_batch * (size_t)blocks_for(BATCH_PROMPT + n_passes);
+    const size_t n_unused = p->n_cached ? 0 : (size_t)blocks_for(p->n_ids); /* no earlier one */
     int rc = check(p, e);
+    if (rc == 0)
+        rc = offline_may_take_kv((n_blocks - n_unused) * info->kv.block_bytes, e);
     if (rc < 0)
         return rc;
     struct run *r = calloc(1, sizeof *r);
@@ -223,11 +226,11 @@ int offline_all_logits(const struct offline_pass *p, offline_row_fn on_row, void
     int rc = run_new(p, &r, e);
     if (rc < 0)
         return rc;
-    float *rows = malloc(ROWS_AT_ONCE * n_vocab * sizeof *rows);
+    float *rows = malloc(OFFLINE_ROWS_AT_ONCE * n_vocab * sizeof *rows);
     if (!rows)
-        rc = err_set(e, ERR_NOMEM, "no memory for %d rows of logits", ROWS_AT_ONCE);
-    for (int at = 0; at < p->n_ids && rc == 0; at += ROWS_AT_ONCE) {
-        int n = p->n_ids - at < ROWS_AT_ONCE ? p->n_ids - at : ROWS_AT_ONCE;
+        rc = err_set(e, ERR_NOMEM, "no memory for %d rows of logits", OFFLINE_ROWS_AT_ONCE);
+    for (int at = 0; at < p->n_ids && rc == 0; at += OFFLINE_ROWS_AT_ONCE) {
+        int n = p->n_ids - at < OFFLINE_ROWS_AT_ONCE ? p->n_ids - at : OFFLINE_ROWS_AT_ONCE;
         struct engine_part part = {
             .seq = &r->seq, .ids = p->ids + at, .n_ids = n, .n_logits = n, .logits = rows};
         rc = pass(r, &part, e);

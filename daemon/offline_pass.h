@@ -13,6 +13,7 @@
 
 #define OFFLINE_CHUNK 512    /* ids a pass, unless told otherwise */
 #define OFFLINE_BATCH_MAX 64 /* sequences beside */
+#define OFFLINE_ROWS_AT_ONCE 32 /* whose logits are held: n_vocab floats each */
 
 struct offline_pass {
     struct engine *engine;

@@ -30,6 +30,7 @@
 #include "base/thread.h"
 #include "daemon/offline.h"
 #include "daemon/offline_json.h"
+#include "daemon/offline_memory.h"
 #include "daemon/offline_pass.h"
 
 #define TEXT_BYTES_MAX ((size_t)256 << 20)
@@ -431,6 +432,11 @@ static int parse(int argc, char **argv, struct perplexity *p)
 
 static int run(struct perplexity *p, struct err *e)
 {
+    struct offline_memory memory = {
+        .n_seqs = 1, .n_positions = p->window, .n_logits = OFFLINE_ROWS_AT_ONCE};
+    p->engine.pass_rows = OFFLINE_CHUNK;
+    p->engine.may_take = offline_may_take;
+    p->engine.may_take_ctx = &memory;
     int rc = hash_start(e);
     if (rc == 0)
         rc = engine_open(&p->engine, &p->en, e);

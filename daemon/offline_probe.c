@@ -31,6 +31,8 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "daemon/offline.h"
+#include "daemon/offline_memory.h"
+#include "daemon/offline_pass.h"
 
 #define OUTPUT_BYTES_MAX ((size_t)256 << 20)
 
@@ -310,7 +312,9 @@ static int read_args(int argc, char **argv, struct engine_options *o)
 
 int offline_probe(int argc, char **argv)
 {
-    struct engine_options o = {0};
+    struct offline_memory memory = {0}; /* KV is looked at when a question is there */
+    struct engine_options o = {
+        .pass_rows = OFFLINE_CHUNK, .may_take = offline_may_take, .may_take_ctx = &memory};
     struct err e = {0};
     struct probe p = {0};
     char *line = NULL;

@@ -208,15 +208,40 @@ static void *open_text(void *arg)
     return NULL;
 }
 
+static int n_threads_of(const struct engine_options *o)
+{
+    return o->n_threads > 0 ? o->n_threads : cores_default();
+}
+
+/* Asks who opens it whether there is memory. */
+static int ask(void *ctx, const struct model *m, struct err *e)
+{
+    const struct text *t = ctx;
+    const struct kv_shape *kv = &t->en->info.kv;
+    if (!t->o->may_take) {
+        return 0;
+    }
+    const struct engine_needs n = {
+        .weights_bytes = m->weights_bytes,
+        .pass_bytes = forward_bytes_of(m, kv, n_threads_of(t->o), t->o->pass_rows),
+        .kv = *kv,
+        .n_vocab = m->params.n_vocab,
+        .n_ctx_train = m->params.n_ctx_train,
+        .n_ctx = m->params.n_ctx,
+    };
+    return t->o->may_take(t->o->may_take_ctx, &n, e);
+}
+
 /* Text and weights at once; without a thread for it one after the other. */
 static int open_both(struct text *t, struct err *e)
 {
+    const struct model_watch watch = {.stop = &t->failed, .on_measured = ask, .ctx = t};
     pthread_t thread;
     const bool is_beside = thread_start(&thread, THREAD_POOL, open_text, t, NULL) == 0;
     if (!is_beside) {
         open_text(t);
     }
-    int rc = t->rc && !is_beside ? 0 : model_open(t->g, t->o, &t->failed, &t->en->model, e);
+    int rc = t->rc && !is_beside ? 0 : model_open(t->g, t->o, &watch, &t->en->model, e);
     if (is_beside) {
         pthread_join(thread, NULL);
     }
@@ -283,8 +308,7 @@ int engine_open(const struct engine_options *o, struct engine **ret, struct err 
     }
     if (!rc) {
         copy_params(&en->info, en->model);
-        rc = forward_new(en->model, &en->info.kv, o->n_threads > 0 ? o->n_threads : cores_default(),
-                         o->isa, &en->forward, e);
+        rc = forward_new(en->model, &en->info.kv, n_threads_of(o), o->isa, &en->forward, e);
     }
     gguf_close(g);
     if (rc) {

@@ -24,6 +24,14 @@
 #include "engine/kv.h"
 #include "engine/tok.h"
 
+/* What a model will take of memory, and what its owner needs to know to add KV and logits. */
+struct engine_needs {
+    uint64_t weights_bytes;
+    uint64_t pass_bytes; /* as engine_pass_bytes(pass_rows) will say */
+    struct kv_shape kv;
+    int n_vocab, n_ctx_train, n_ctx;
+};
+
 struct engine_options {
     const char *model_path;
     const char *chat_template; /* NULL, a family name, or a file's path */
@@ -44,6 +52,11 @@ struct engine_options {
                                * the engine; NULL: nowhere */
     const atomic_int *abort; /* loading stops with ERR_CANCELED when it becomes non-zero; may
                                 * be NULL */
+    int pass_rows; /* of the largest pass, for engine_needs */
+    /* Asked when all sizes are known and before anything is allocated for the weights: an error of
+     * it ends the opening. May be NULL. */
+    int (*may_take)(void *ctx, const struct engine_needs *n, struct err *e);
+    void *may_take_ctx;
 };
 
 /* What a model is: valid as long as the engine. */

@@ -482,10 +482,9 @@ int forward_new(const struct model *m, const struct kv_shape *kv, int n_threads,
     struct forward *f = calloc(1, sizeof *f);
     if (!f)
         return err_set(e, ERR_NOMEM, "no memory for the forward pass");
-    const int g = m->params.n_heads / m->params.n_kv_heads;
     f->m = m;
     f->kv = *kv;
-    f->tile_queries = g > FWD_QUERIES ? g : FWD_QUERIES;
+    f->tile_queries = fwd_tile_queries(m);
     r = forward_set_isa(f, isa, e);
     if (r == 0)
         r = forward_set_threads(f, n_threads, e);

@@ -20,6 +20,9 @@ int forward_pass(struct forward *f, struct engine_part *parts, int n_parts, cons
                  struct err *e) MUST_USE;
 /* engine_pass_bytes, see engine.h. */
 size_t forward_pass_bytes(const struct forward *f, int n_rows);
+/* The same of a model that is measured but not loaded. */
+size_t forward_bytes_of(const struct model *m, const struct kv_shape *kv, int n_threads,
+                        int n_rows);
 uint64_t forward_progress(const struct forward *f);
 /* Counts it there, too; borrowed. */
 void forward_tell_progress(struct forward *f, _Atomic uint64_t *passed);

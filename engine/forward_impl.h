@@ -176,6 +176,8 @@ static inline void fwd_run(struct forward *f, pool_fn fn, void *ctx, int n_items
 }
 
 /* Scratch for a pass of that many rows (forward_scratch.c); ERR_NOMEM leaves what there is. */
+/* Queries that a thread's attention has room for. */
+int fwd_tile_queries(const struct model *m);
 int fwd_reserve_rows(struct forward *f, int rows, struct err *e) MUST_USE;
 
 /* Cuts f->n_rows rows into tiles and items; ERR_NOMEM. */

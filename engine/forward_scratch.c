@@ -186,6 +186,23 @@ size_t forward_pass_bytes(const struct forward *f, int n_rows)
     return c.used;
 }
 
+int fwd_tile_queries(const struct model *m)
+{
+    const int g = m->params.n_heads / m->params.n_kv_heads;
+    return g > FWD_QUERIES ? g : FWD_QUERIES;
+}
+
+size_t forward_bytes_of(const struct model *m, const struct kv_shape *kv, int n_threads, int n_rows)
+{
+    const struct forward f = {.m = m, .kv = *kv, .tile_queries = fwd_tile_queries(m)};
+    struct carve rows = {0}, thread = {0};
+    struct fwd_scratch s = {0};
+    struct fwd_thread t;
+    carve_scratch(&rows, m, n_rows, &s);
+    carve_threads(&thread, &f, &t, 1);
+    return rows.used + (size_t)n_threads * thread.used;
+}
+
 int forward_set_threads(struct forward *f, int n_threads, struct err *e)
 {
     struct pool *pool;

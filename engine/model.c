@@ -116,18 +116,18 @@ static int check_memory(struct loader *l, struct err *e)
     uint64_t need = l->m->floats_bytes;
     for (size_t i = 0; i < l->n_slots; i++) {
         const struct slot *s = &l->slots[i];
-        size_t n;
         if (!s->mat) {
             continue;
         }
-        const int rc = mat_size(model_slot_type(s), s->rows, s->cols, &n, e);
+        const struct mat_source source = {model_slot_type(s), s->rows, s->cols, NULL};
+        const int rc = mat_plan_at(&source, NULL, s->mat, e);
         if (rc) {
             return e ? err_prefix(e, "tensor %s", s->name) : rc;
         }
         need +=
             /* at most 2^13 matrices, each inside the address space: no overflow in 64 bits for what
              * a file can hold */
-            n;
+            s->mat->n_bytes;
     }
     l->m->weights_bytes = need;
     l->m->region_bytes = (size_t)(need - l->m->floats_bytes);
@@ -291,7 +291,8 @@ static int take_slots(struct loader *l, float **ret_next, struct err *e)
     unsigned char *place = l->m->region;
     for (size_t i = 0; i < l->n_slots; i++) {
         struct slot *s = &l->slots[i];
-        if ((l->o->abort && atomic_load(l->o->abort)) || (l->stop && atomic_load(l->stop))) {
+        if ((l->o->abort && atomic_load(l->o->abort)) ||
+            (l->watch && atomic_load(l->watch->stop))) {
             return err_set(e, ERR_CANCELED, "loading was canceled");
         }
         const int rc = s->mat ? take_matrix(l, s, place, e) : take_vector(l, s, next, e);
@@ -360,6 +361,9 @@ static int load(struct loader *l, struct err *e)
 {
     float *tables = NULL;
     int rc = measure(l, e);
+    if (!rc && l->watch) {
+        rc = l->watch->on_measured(l->watch->ctx, l->m, e);
+    }
     if (!rc) {
         rc = make_floats(l, e);
     }
@@ -408,10 +412,10 @@ int model_measure(const struct gguf *g, int n_ctx, uint64_t *ret_bytes, struct e
     return rc;
 }
 
-int model_open(const struct gguf *g, const struct engine_options *o, const atomic_int *stop,
+int model_open(const struct gguf *g, const struct engine_options *o, const struct model_watch *w,
                struct model **ret, struct err *e)
 {
-    struct loader l = {.g = g, .o = o, .stop = stop, .m = sys.malloc(sizeof *l.m)};
+    struct loader l = {.g = g, .o = o, .watch = w, .m = sys.malloc(sizeof *l.m)};
     if (!l.m) {
         return err_set(e, ERR_NOMEM, "out of memory for the model");
     }

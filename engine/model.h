@@ -154,10 +154,17 @@ int model_read_experts(const struct gguf *g, const struct model_params *p,
 /* What a position of this model keeps. Errors as kv_shape_init. */
 int model_kv_shape(const struct model_params *p, enum kv_type type, struct kv_shape *ret,
                    struct err *e) MUST_USE;
+/* Who opens a model: may stop it, and is asked before anything is allocated for weights. */
+struct model_watch {
+    const atomic_int *stop; /* ERR_CANCELED when it becomes non-zero, as o->abort */
+    /* Parameters, sizes and the matrices' layouts are known; no data is there. An error of it ends
+     * the opening. */
+    int (*on_measured)(void *ctx, const struct model *m, struct err *e);
+    void *ctx;
+};
 /* Loads the weights of an open GGUF: shapes checked first, then memory, then packed tensor by
- * tensor, dropping each from the mapping. `stop` (may be NULL): ERR_CANCELED when it becomes
- * non-zero, as o->abort. */
-int model_open(const struct gguf *g, const struct engine_options *o, const atomic_int *stop,
+ * tensor, dropping each from the mapping. `w` may be NULL. */
+int model_open(const struct gguf *g, const struct engine_options *o, const struct model_watch *w,
                struct model **ret, struct err *e) MUST_USE;
 /* Bytes that model_open would keep for a context of n_ctx positions; refuses what it would refuse
  * before reading a weight. */

@@ -31,7 +31,7 @@ struct pool;
 struct loader {
     const struct gguf *g;
     const struct engine_options *o;
-    const atomic_int *stop; /* as o->abort; may be NULL */
+    const struct model_watch *watch; /* may be NULL */
     struct model *m;
     struct slot *slots;
     size_t n_slots;

@@ -210,6 +210,21 @@ static void the_default_is_half_of_something(void **state)
     assert_true(bytes > 0 && bytes <= DEFAULT_MEMORY_BYTES);
 }
 
+static void what_is_available_is_read_from_the_kernels_list(void **state)
+{
+    (void)state;
+    static const char *const without[] = {"", "MemFree: 3 kB\n", "XMemAvailable: 3 kB\n",
+                                          "MemAvailable:", "MemAvailable: none\n",
+                                          "MemAvailable: 99999999999999999999 kB\n",
+                                          "MemAvailable: 18014398509481984 kB\n"};
+    assert_true(budget_meminfo("MemTotal: 9 kB\nMemAvailable:   21698 kB\nBuffers: 1 kB\n") ==
+                21698 * 1024);
+    assert_true(budget_meminfo("MemAvailable: 0 kB\n") == 0);
+    for (size_t i = 0; i < sizeof without / sizeof *without; i++)
+        assert_true(budget_meminfo(without[i]) == UINT64_MAX);
+    assert_true(budget_available() <= budget_machine());
+}
+
 static void more_than_the_machine_has_is_refused_with_both_numbers(void **state)
 {
     (void)state;
@@ -225,6 +240,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_default_window_is_used_when_it_fits),
+        cmocka_unit_test(what_is_available_is_read_from_the_kernels_list),
         cmocka_unit_test(a_model_made_for_less_decides),
         cmocka_unit_test(a_window_that_was_asked_for_is_given_or_refused),
         cmocka_unit_test(the_default_window_shrinks_to_what_memory_holds),

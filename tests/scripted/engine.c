@@ -281,6 +281,18 @@ static int find_isa(const char *isa, const char **ret, struct err *e)
     return rc;
 }
 
+static int ask(const struct engine *en, const struct engine_options *o, struct err *e)
+{
+    const struct engine_info *i = &en->info;
+    const struct engine_needs n = {.weights_bytes = i->weights_bytes,
+                                   .pass_bytes = engine_pass_bytes(en, o->pass_rows),
+                                   .kv = i->kv,
+                                   .n_vocab = i->n_vocab,
+                                   .n_ctx_train = i->n_ctx_train,
+                                   .n_ctx = i->n_ctx};
+    return o->may_take ? o->may_take(o->may_take_ctx, &n, e) : 0;
+}
+
 int engine_open(const struct engine_options *o, struct engine **ret, struct err *e)
 {
     struct engine *en = NULL;
@@ -305,6 +317,11 @@ int engine_open(const struct engine_options *o, struct engine **ret, struct err 
         return rc;
     }
     describe(en, o, isa);
+    rc = ask(en, o, e);
+    if (rc) {
+        engine_close(en);
+        return rc;
+    }
     *ret = en;
     return 0;
 }
