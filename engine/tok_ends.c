@@ -6,6 +6,10 @@
  *             type the file gives them (some converters forget), so that nobody can type one.
  *   unsure    </s> is also HTML: an end only where the file says that it is a control token.
  *
+ * Whole families have files whose marks of turns aren't control tokens, but "user-defined" ones,
+ * which are matched in anybody's text: Command R's <|START_OF_TURN_TOKEN|>, DeepSeek's <|User|>.
+ * What is spelt like a mark is one (is_mark); today's converters have the same rule.
+ *
  * Names: the models' own configurations; llama.cpp's src/llama-vocab.cpp has collected them.
  */
 #include "engine/tok_impl.h"
@@ -54,8 +58,23 @@ static bool is_one_of(const char *const *names, size_t n_names, const struct tok
     return false;
 }
 
+static bool is_between(const struct tok_str *s, const char *open, const char *close)
+{
+    const size_t n_open = strlen(open), n_close = strlen(close);
+    return s->n > n_open + n_close && memcmp(s->s, open, n_open) == 0 &&
+           memcmp(s->s + s->n - n_close, close, n_close) == 0;
+}
+
+/* <|…|>, also with DeepSeek's U+FF5C. */
+static bool is_mark(const struct tok_str *s)
+{
+    return is_between(s, "<|", "|>") || is_between(s, "<\xEF\xBD\x9C", "\xEF\xBD\x9C>");
+}
+
 int32_t ends_type(const struct tok_str *piece, int32_t type)
 {
+    if (type == TOK_USER_DEFINED && is_mark(piece))
+        return TOK_CONTROL;
     const bool is_candidate = (type == TOK_NORMAL || type == TOK_USER_DEFINED) && piece->n > 4 &&
                               (piece->s[0] == '<' || piece->s[0] == '[');
     return is_candidate && is_one_of(sure, sizeof sure / sizeof *sure, piece) ? TOK_CONTROL : type;
