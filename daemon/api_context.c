@@ -193,16 +193,16 @@ static void reply_context(struct call *k)
     history_reply_json(k->h, k->r, 200, o);
 }
 
-/* The cut under which the newest answer was read: one that was made since is for the next turn. */
-static int cut_of_newest(struct call *k, int64_t *ret_cut, struct http_error *ret)
+/* One that was made since is for the next turn. */
+static int cut_of_newest(const struct context_of *of, int64_t *ret_cut, struct http_error *ret)
 {
     struct memory_turn last;
     struct memory_cut cut;
     struct err e;
-    if (memory_turn_get(k->h->memory, k->c.tip, &last, &k->arena, &e))
+    if (memory_turn_get(of->h->memory, of->tip, &last, of->arena, &e))
         return 0; /* imported, or nobody has answered yet */
     *ret_cut = last.cut ? last.cut : MEMORY_WHOLE_PATH;
-    const int rc = last.cut ? memory_cut_by_row(k->h->memory, last.cut, &cut, &k->arena, &e) : 0;
+    const int rc = last.cut ? memory_cut_by_row(of->h->memory, last.cut, &cut, of->arena, &e) : 0;
     if (rc == ERR_NOTFOUND) { /* it went with a message that it may have quoted */
         *ret_cut = 0;
         return 0;
@@ -210,23 +210,22 @@ static int cut_of_newest(struct call *k, int64_t *ret_cut, struct http_error *re
     return rc ? items_error(ret, &e, NULL) : 0;
 }
 
-/* For `?next=1`: one that is prepared, else the one in force. */
-static int cut_of_query(struct call *k, int64_t *ret_cut, struct http_error *ret)
+int context_cut_of(const struct context_of *of, int64_t *ret_cut, struct http_error *ret_error)
 {
     struct memory_cut cut;
     struct err e;
     char *next = NULL;
     *ret_cut = 0;
-    bool is_next = request_query(k->r, "next", &next) == 0 && strcmp(next, "0") != 0;
+    bool is_next = request_query(of->r, "next", &next) == 0 && strcmp(next, "0") != 0;
     free(next);
-    if (k->c.tip == 0)
+    if (of->tip == 0)
         return 0;
     if (!is_next)
-        return cut_of_newest(k, ret_cut, ret);
-    int rc = memory_cut_prepared(k->h->memory, k->c.tip, &cut, &k->arena, &e);
+        return cut_of_newest(of, ret_cut, ret_error);
+    int rc = memory_cut_prepared(of->h->memory, of->tip, &cut, of->arena, &e);
     if (rc == 0)
         *ret_cut = cut.row;
-    return rc == 0 || rc == ERR_NOTFOUND ? 0 : items_error(ret, &e, NULL);
+    return rc == 0 || rc == ERR_NOTFOUND ? 0 : items_error(ret_error, &e, NULL);
 }
 
 int api_context_get(struct history *h, struct request *r, const struct route_args *args,
@@ -235,8 +234,9 @@ int api_context_get(struct history *h, struct request *r, const struct route_arg
     struct call k;
     int64_t cut = 0;
     int rc = call_init(&k, h, r, args->v[0], ret);
+    const struct context_of of = {.h = h, .r = r, .tip = k.c.tip, .arena = &k.arena};
     if (rc == 0)
-        rc = cut_of_query(&k, &cut, ret);
+        rc = context_cut_of(&of, &cut, ret);
     if (rc == 0)
         rc = load(&k, cut, ret);
     if (rc == 0)
@@ -289,7 +289,7 @@ int api_context_set(struct history *h, struct request *r, const struct route_arg
 
 /* ---- POST cut ---- */
 
-/* is_cut false: the window is under its target. */
+/* is_cut false: the window is under its target, or nothing can leave. */
 static void reply_cut(struct call *k, const struct turn_receipt *r, bool is_cut)
 {
     json *o = json_object();
@@ -320,12 +320,37 @@ static int read_cut(struct call *k, struct context_cut *to, struct http_error *r
     return 0;
 }
 
+/* The same tokens: nothing left, and nothing moved into the head. */
+static bool is_same(const struct turn *a, const struct turn *b)
+{
+    return a->prompt.n == b->prompt.n &&
+           ids_common(a->prompt.v, a->prompt.n, b->prompt.v, b->prompt.n) == a->prompt.n;
+}
+
+/* The window under the cut that was made, of k->t, which goes to *ret_before: its arena has the
+ * receipt's lists. Without a difference the cut goes again. */
+static int put_in_force(struct call *k, const struct memory_cut *cut, struct turn **ret_before,
+                        bool *ret_is_cut, struct http_error *ret)
+{
+    int64_t row;
+    struct err e;
+    if (memory_cut_add(k->h->memory, cut, &row, &e))
+        return items_error(ret, &e, "conversation_id");
+    *ret_before = k->t;
+    k->t = NULL;
+    int rc = load(k, row, ret);
+    *ret_is_cut = rc == 0 && !is_same(*ret_before, k->t);
+    const int stored = *ret_is_cut ? memory_cut_ready(k->h->memory, row, &e)
+                                   : memory_cut_remove(k->h->memory, row, &e);
+    return rc == 0 && stored ? items_error(ret, &e, "conversation_id") : rc;
+}
+
 static int cut_now(struct call *k, struct http_error *ret)
 {
     struct context_cut request = {.h = k->h, .conversation = k->c.row, .anchor = k->c.tip};
     struct memory_cut cut;
-    struct err e;
-    int64_t row;
+    struct turn *before = NULL;
+    bool is_cut = false;
     int rc = read_cut(k, &request, ret);
     if (rc == 0)
         rc = load(k, 0, ret);
@@ -335,27 +360,19 @@ static int cut_now(struct call *k, struct http_error *ret)
     struct turn_receipt receipt = {.before = w->n > 0 ? (int)w->starts[w->n] : 0};
     receipt.after = receipt.before;
     request.t = k->t;
-    rc = k->t->window.n > 0 ? context_cut_make(&request, &cut, ret) : ERR_NOTFOUND;
-    if (rc == ERR_NOTFOUND) {
-        reply_cut(k, &receipt, false);
-        return HANDLED;
-    }
-    if (rc)
-        return rc;
-    if (memory_cut_add(k->h->memory, &cut, &row, &e) || memory_cut_ready(k->h->memory, row, &e))
-        return items_error(ret, &e, "conversation_id");
-    struct turn *before = k->t; /* its arena has the lists */
-    receipt.dropped = before->receipt.dropped;
-    receipt.summarised = before->receipt.summarised;
-    k->t = NULL;
-    rc = load(k, row, ret);
-    if (rc == 0) {
+    rc = w->n > 0 ? context_cut_make(&request, &cut, ret) : ERR_NOTFOUND;
+    if (rc == 0)
+        rc = put_in_force(k, &cut, &before, &is_cut, ret);
+    if (rc == 0 && is_cut) {
+        receipt.dropped = before->receipt.dropped;
+        receipt.summarised = before->receipt.summarised;
         receipt.after = (int)k->t->window.starts[k->t->window.n];
-        reply_cut(k, &receipt, true);
         ahead_warm(k->h, k->r->owner, k->c.row, k->c.tip);
     }
+    if (rc == 0 || rc == ERR_NOTFOUND)
+        reply_cut(k, &receipt, is_cut);
     turn_free(before);
-    return rc;
+    return rc == ERR_NOTFOUND ? HANDLED : rc;
 }
 
 int api_cut(struct history *h, struct request *r, const struct route_args *args,

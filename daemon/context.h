@@ -152,6 +152,20 @@ int context_head_sections(const char *head, size_t n, struct context_section *re
 int context_head_make(const struct history *h, struct arena *a, const struct context_head *in,
                       struct memory_cut *cut, struct err *e) MUST_USE;
 
+/* ---- api_context.c ---- */
+
+/* Of a request about the window of the path to `tip`. */
+struct context_of {
+    struct history *h;
+    const struct request *r;
+    int64_t tip;
+    struct arena *arena;
+};
+/* *ret_cut (memory_window_want.cut): under which the newest answer was read; with `?next=1` one
+ * that is prepared, else the one in force. */
+int context_cut_of(const struct context_of *of, int64_t *ret_cut,
+                   struct http_error *ret_error) MUST_USE;
+
 /* ---- receipt.c ---- */
 
 /* Adds to a list of t->receipt. Without memory the entry is left out. */

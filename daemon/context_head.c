@@ -16,6 +16,7 @@
 #define HEAD_BYTES_MAX (1u << 20)
 #define BYTES_A_TOKEN 4 /* a first guess, of English */
 #define TRIES 8
+#define FACT_TOKENS_MIN 6 /* "- " and a value: hardly any is shorter */
 
 #define PINS_HEAD "To keep in mind:\n"
 #define FACTS_HEAD "Facts from earlier in this conversation, word for word:\n"
@@ -81,7 +82,8 @@ static int stored_facts(struct head *d, struct facts *ret, struct err *e)
     return d->cut->facts ? 0 : err_set(e, ERR_NOMEM, "out of memory for the fact list");
 }
 
-/* The heaviest facts that compose to at most n_bytes, under their heading; returns their tokens. */
+/* The heaviest facts that compose to at most n_bytes, under their heading; returns how many, or an
+ * error. */
 static int write_facts(const struct head *d, const struct facts *all, size_t n_bytes,
                        struct buf *text, struct err *e)
 {
@@ -92,44 +94,57 @@ static int write_facts(const struct head *d, const struct facts *all, size_t n_b
         return rc;
     buf_str(text, FACTS_HEAD);
     facts_compose(&some, text);
-    return count(d, text);
+    return buf_error(text) ? buf_error(text) : (int)some.n;
+}
+
+/* Where the most that fits lies, in bytes of facts. */
+struct search {
+    size_t fits, too_many; /* known; SIZE_MAX: nothing is too many yet */
+    size_t next;           /* to be tried */
+};
+
+/* As if what is left had as many bytes a token as what was counted. */
+static void step(struct search *s, size_t written, int n, int max_tokens)
+{
+    if (n > max_tokens)
+        s->too_many = written;
+    else
+        s->fits = s->next;
+    s->next = n > 0 ? written * (size_t)max_tokens / (size_t)n : 2 * s->next;
+    if (s->next <= s->fits || s->next >= s->too_many)
+        s->next = s->too_many == SIZE_MAX ? 2 * s->fits : s->fits + (s->too_many - s->fits) / 2;
 }
 
 /* The heaviest facts that take at most max_tokens; *ret_tokens is what they take. How many bytes a
- * token has differs from fact to fact, so the most that fits is sought from both sides. */
+ * token has differs from fact to fact, so the most that fits is sought from both sides, until no
+ * fact is as short as what is left. */
 static int add_facts(struct head *d, int max_tokens, int *ret_tokens, struct err *e)
 {
     struct facts all;
     struct buf text, best;
-    size_t fits = 0, too_many = SIZE_MAX, bytes = (size_t)max_tokens * BYTES_A_TOKEN;
-    int n = 0;
+    struct search s = {.too_many = SIZE_MAX, .next = (size_t)max_tokens * BYTES_A_TOKEN};
+    int n = 0, n_facts;
     int rc = stored_facts(d, &all, e);
     *ret_tokens = 0;
     if (rc || all.n == 0)
         return rc;
     buf_init(&text, HEAD_BYTES_MAX);
     buf_init(&best, HEAD_BYTES_MAX);
-    for (int i = 0; i < TRIES && bytes > fits && bytes < too_many; i++) {
-        n = write_facts(d, &all, bytes, &text, e);
+    for (int i = 0; i < TRIES && s.next > s.fits && s.next < s.too_many; i++) {
+        n = n_facts = write_facts(d, &all, s.next, &text, e);
+        if (n < 0 || (n > 0 && text.len == best.len)) /* more room, and no more facts */
+            break;
+        n = n > 0 ? count(d, &text) : 0;
         if (n < 0)
             break;
-        const size_t written = text.len > 0 ? text.len - strlen(FACTS_HEAD) : 0;
-        if (n > max_tokens) {
-            too_many = written;
-        } else if (n > 0 && text.len == best.len) { /* more room, and no more facts */
-            break;
-        } else {
-            fits = bytes;
+        if (n > 0 && n <= max_tokens) {
             buf_clear(&best);
-            buf_add(&best, text.data ? text.data : "", text.len);
+            buf_add(&best, text.data, text.len);
             *ret_tokens = n;
+            if ((size_t)n_facts == all.n || max_tokens - n < FACT_TOKENS_MIN)
+                break;
         }
-        if (too_many == SIZE_MAX)
-            bytes = 2 * fits;
-        else if (i == 0)
-            bytes = written * (size_t)max_tokens / (size_t)n;
-        else
-            bytes = fits + (too_many - fits) / 2;
+        step(&s, text.len > 0 ? text.len - strlen(FACTS_HEAD) : 0, n, max_tokens);
     }
     if (n >= 0 && best.len > 0) {
         gap(d);

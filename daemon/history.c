@@ -151,6 +151,7 @@ static const struct route {
     {"GET", "/v1/hearth/conversations/{}/savings", api_savings, ANY_STATE},
     {"GET", "/v1/hearth/conversations/{}/context", api_context_get, OF_PATH},
     {"POST", "/v1/hearth/conversations/{}/context", api_context_set, ANY_STATE},
+    {"GET", "/v1/hearth/conversations/{}/dropped", api_dropped, OF_PATH},
     {"POST", "/v1/hearth/conversations/{}/cut", api_cut, OF_PATH},
     {"GET", "/v1/hearth/conversations/{}/summary", api_summary_get, MAY_USE_MODEL},
     {"POST", "/v1/hearth/conversations/{}/summary", api_summary_set, OF_PATH},

@@ -183,6 +183,8 @@ int api_summary_get(struct history *h, struct request *r, const struct route_arg
                     struct http_error *ret);
 int api_summary_set(struct history *h, struct request *r, const struct route_args *args,
                     struct http_error *ret);
+int api_dropped(struct history *h, struct request *r, const struct route_args *args,
+                struct http_error *ret) MUST_USE;
 int api_pin_list(struct history *h, struct request *r, const struct route_args *args,
                  struct http_error *ret);
 int api_pin_add(struct history *h, struct request *r, const struct route_args *args,

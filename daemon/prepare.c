@@ -154,12 +154,12 @@ static int check_window(const struct history *h, const struct turn *t, struct ht
     for (size_t i = 0; i < t->window.n; i++) {
         const struct chat_message *m = &t->window.v[i];
         char what[64];
+        if (tok_unspellable(engine_tok(h->engine), m->text, m->n_text) == m->n_text)
+            continue;
         snprintf(what, sizeof what, "message %zu of %zu", i + 1, t->window.n);
-        int rc = prepare_check_text(h, what, m->text, m->n_text, ret);
-        if (rc) {
-            ret->param = "messages";
-            return rc;
-        }
+        const int rc = prepare_check_text(h, what, m->text, m->n_text, ret);
+        ret->param = "messages";
+        return rc;
     }
     return 0;
 }

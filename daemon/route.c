@@ -26,6 +26,7 @@ static const struct route routes[] = {
     {"/v1/hearth/stats", ROUTE_GET, ROUTE_HISTORY},
     {"/v1/hearth/conversations/{}/savings", ROUTE_GET, ROUTE_HISTORY},
     {"/v1/hearth/conversations/{}/context", ROUTE_GET | ROUTE_POST, ROUTE_HISTORY},
+    {"/v1/hearth/conversations/{}/dropped", ROUTE_GET, ROUTE_HISTORY},
     {"/v1/hearth/conversations/{}/cut", ROUTE_POST, ROUTE_HISTORY},
     {"/v1/hearth/conversations/{}/summary", ROUTE_GET | ROUTE_POST, ROUTE_HISTORY},
     {"/v1/hearth/conversations/{}/pins", ROUTE_GET | ROUTE_POST, ROUTE_HISTORY},

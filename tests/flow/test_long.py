@@ -77,8 +77,8 @@ class Long(unittest.TestCase):
         self.assertEqual(left(r), gone[:END] + gone[-END:])
 
     def test_of_an_import_all_but_the_last_piece_is_cut_when_it_ends(self):
-        """Nobody need rest in between: 80 KiB are more than a piece."""
-        t = bring_in(self.d, 200, "auto", ["The gate code is 4471-B. " * 16] * 200)
+        """Nobody need rest in between: 80 kB are more than a piece."""
+        t = bring_in(self.d, 800, "auto", ["The gate code is 4471-B. " * 4] * 800)
         window = t.window("?next=1")
         self.assertEqual(window["cut"]["state"], "prepared")
 

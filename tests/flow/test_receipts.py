@@ -130,6 +130,62 @@ class Truth(unittest.TestCase):
                 self.assertEqual((status, cut["cut"]), (200, True), cut)
             self.assertGreater(len(left(t.say("And now?"))), 4)
 
+    def test_a_cut_that_moves_nothing_is_none(self):
+        with Scripted(a_script()) as d:
+            t = Told(self, d, "auto")
+            for line, _ in filler("en")[:6]:
+                t.say(line)
+            for _ in range(6):
+                window, in_force = t.window("?next=1")["items"], t.window("?next=1")["cut"]
+                status, cut = d.post(t.path + "/cut", {"target": 1})
+                self.assertEqual(status, 200, cut)
+                if not cut["cut"]:
+                    break
+                self.assertNotEqual(t.window("?next=1")["items"], window)
+            self.assertFalse(cut["cut"])
+            self.assertEqual(cut["before"], cut["after"])
+            self.assertEqual((cut["dropped"], cut["summarised"]), ([], []))
+            self.assertEqual(t.window("?next=1")["items"], window)
+            self.assertEqual(t.window("?next=1")["cut"], in_force)
+            t.say("And now?")
+
+    def pages(self, d, path, query):
+        """All of it, page by page."""
+        found, after = [], ""
+        while True:
+            status, page = d.get(f"{path}?limit=7{query}{after}")
+            self.assertEqual(status, 200, page)
+            found += page["data"]
+            if not page["has_more"]:
+                self.assertEqual(page["total"], len(found))
+                return found
+            self.assertEqual(len(page["data"]), 7)
+            after = f"&after={page['last_id']}"
+
+    def test_all_that_left_is_listed_in_pages(self):
+        with Scripted(a_script()) as d:
+            t = Told(self, d, "auto")
+            path = t.path + "/dropped"
+            t.say("Hello there.")
+            self.assertEqual(self.pages(d, path, ""), [])
+            t.until_cuts(3, filler("en") * 2)
+            of = {m[0]: m for m in t.messages()}
+            gone = [i for i in of if i not in t.ids()]
+            listed = self.pages(d, path, "&order=asc")
+            self.assertEqual([m["id"] for m in listed], gone)
+            self.assertEqual([m["role"] for m in listed], [of[i][1] for i in gone])
+            self.assertTrue(all(m["tokens"] > 0 for m in listed))
+            self.assertEqual(self.pages(d, path, ""), listed[::-1])
+            status, cut = d.post(t.path + "/cut", {"target": 120})
+            self.assertEqual((status, cut["cut"]), (200, True), cut)
+            self.assertEqual(self.pages(d, path, "&order=asc"), listed)
+            now = [i for i in of if i not in t.ids("?next=1")]
+            self.assertEqual([m["id"] for m in self.pages(d, path, "&order=asc&next=1")], now)
+            status, r = d.get(f"{path}?after={list(of)[-1]}")
+            self.assertEqual((status, r["error"]["param"]), (400, "after"))
+            self.assertEqual(d.get(f"{path}?limit=101")[0], 400)
+            self.assertEqual(d.get("/v1/hearth/conversations/conv_x/dropped")[0], 404)
+
     def test_a_cut_is_told_after_a_restart(self):
         with Scripted(a_script()) as d:
             t = Told(self, d, "auto")

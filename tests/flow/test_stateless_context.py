@@ -251,6 +251,15 @@ class Edges(Case):
         self.assertEqual(self.d.n_generated(), before)
         self.assertEqual(self.post(messages, context="window")[0], 200)
 
+    def test_truncation_is_a_field_of_responses_and_changes_no_chat_completion(self):
+        """OpenAI's chat completions have none: unknown fields are ignored, of any type."""
+        messages = long_history() + [user("Hello?")]
+        for truncation in ("auto", "disabled", 7):
+            body = {"messages": messages, "temperature": 0, "truncation": truncation}
+            self.check_refused(*self.d.post(CHAT, body))
+            body["hearth"] = {"context": "window"}
+            self.assertEqual(self.d.post(CHAT, body)[0], 200)
+
     def test_a_history_from_elsewhere_is_cut_as_well(self):
         messages = long_history() + [user("Hello?")]
         for strategy in CUTTING:
