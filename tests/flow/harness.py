@@ -10,6 +10,7 @@ started by one test class or test, and must end with exit code 0: leaving the `w
 and prints the log when it isn't so.
 """
 
+import glob
 import http.client
 import json
 import os
@@ -251,6 +252,25 @@ class Daemon:
                 )
             time.sleep(0.005)
         raise AssertionError(f"{what}: not so after {PATIENCE_S} s\n{self.log()}")
+
+    def worked_s(self):
+        """CPU time of the threads that a model's work is done in."""
+        total = 0
+        for task in glob.glob(f"/proc/{self.process.pid}/task/*"):
+            with open(task + "/comm") as f:
+                is_theirs = f.read().strip() in ("hearth-worker", "hearth-pool")
+            if is_theirs:
+                with open(task + "/schedstat") as f:
+                    total += int(f.read().split()[0]) / 1e9
+        return total
+
+    def share_at_rest(self):
+        """How much of the time those threads work while nobody asks for anything but the status."""
+        self.until_idle()
+        worked, began = self.worked_s(), time.monotonic()
+        for _ in range(100):
+            self.status()
+        return (self.worked_s() - worked) / (time.monotonic() - began)
 
     def until_idle(self):
         def idle():

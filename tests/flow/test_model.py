@@ -43,6 +43,18 @@ class Model(unittest.TestCase):
         self.assertGreater(cached(warm), warm["usage"]["prompt_tokens"] / 2)
         self.assertEqual(content(warm), self.d.say(m, max_tokens=24, hearth={"cache": False}))
 
+    def test_an_answer_that_fills_the_window_leaves_nobody_working(self):  # B11
+        with Real("--ctx", "256") as d:
+            r = d.chat(
+                [user("Count as far as you can. " + words(150))],
+                logit_bias={"0": -100, "2": -100},  # what ends an answer of this model
+                temperature=0,
+            )
+            self.assertEqual(r["choices"][0]["finish_reason"], "length")
+            self.assertEqual(r["usage"]["total_tokens"], 256)
+            self.assertLess(d.share_at_rest(), 0.2)
+            self.assertTrue(d.say([user("Hello!")], max_tokens=4))
+
     def test_a_sampled_answer_is_the_same_in_company(self):  # B40, B41
         m = [user("Tell me something about stones.")]
         alone = self.d.say(m, max_tokens=16, temperature=1, seed=7, hearth={"cache": False})

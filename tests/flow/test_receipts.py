@@ -126,7 +126,7 @@ class Truth(unittest.TestCase):
             for line, _ in filler("en")[:6]:
                 t.say(line)
             for target in (250, 120):
-                status, cut = d.post(t.path + "/cut", {"target": target})
+                status, cut = d.post(t.path + "/cut", {"target": target, "strategy": "window"})
                 self.assertEqual((status, cut["cut"]), (200, True), cut)
             self.assertGreater(len(left(t.say("And now?"))), 4)
 

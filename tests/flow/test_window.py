@@ -92,6 +92,51 @@ class Edges(unittest.TestCase):
         self.assertEqual(again["status"], "completed")
         self.assertTrue(is_cut(again))
 
+    def system_of(self, n):
+        """A system message with which the prompt of a short question has exactly n tokens."""
+        question = user("go on forever")
+        for more in range(n):
+            m = [system("~" * more), question]
+            if self.d.post("/tokenize", {"messages": m})[1]["count"] == n:
+                return m
+        self.fail(f"no system message for {n} tokens")
+
+    def test_whatever_fills_the_window_ends_there_and_leaves_nobody_working(self):  # B11
+        ask = "/v1/chat/completions"
+        for n, m in (
+            (None, [user("go on forever")]),
+            (CTX - 4, [user(self.prompt_of(CTX - 4))]),
+            (CTX - 2, self.system_of(CTX - 2)),
+        ):
+            with self.subTest(n=n):
+                status, r = self.d.post(ask, {"messages": m})
+                self.assertEqual(status, 200, r)
+                self.assertEqual(r["choices"][0]["finish_reason"], "length")
+                self.assertEqual(r["usage"]["total_tokens"], CTX)
+                self.assertEqual(r["usage"]["prompt_tokens"], n or r["usage"]["prompt_tokens"])
+                generated = self.d.n_generated()
+                self.assertLess(self.d.share_at_rest(), 0.2)
+                self.assertEqual(self.d.n_generated(), generated)
+                self.assertEqual(self.d.post(ask, {"messages": [user("hello")]})[0], 200)
+
+    def test_a_system_message_as_long_as_the_window_is_refused_under_each_strategy(self):  # B11
+        before = self.d.n_generated()
+        m = [system("~" * (CTX - 2)), user("hello")]
+        counted = self.d.post("/tokenize", {"messages": m})[1]["count"]
+        self.assertGreater(counted, CTX)
+        for strategy in (None, *STRATEGIES):
+            with self.subTest(strategy=strategy):
+                body = {"messages": m, "hearth": {"context": strategy}}
+                status, r = self.d.post("/v1/chat/completions", body)
+                self.assertEqual((status, r["error"]["code"]), (400, "context_length_exceeded"), r)
+                items = [{"type": "message", "role": "system", "content": m[0]["content"]}]
+                t = Talk(self.d, strategy, items=items)
+                status, r = self.d.post("/v1/responses", t.body("hello"))
+                self.assertEqual((status, r["error"]["code"]), (400, "context_length_exceeded"), r)
+        self.assertEqual(self.d.n_generated(), before)
+        self.assertLess(self.d.share_at_rest(), 0.2)
+        self.assertEqual(self.d.post("/v1/chat/completions", {"messages": [user("hello")]})[0], 200)
+
     def test_the_reserve_steers_cuts_and_refuses_nothing(self):
         t = Talk(self.d, "auto")
         t.say("What is 17 times 23?")
