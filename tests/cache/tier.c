@@ -41,9 +41,34 @@ void tier_init(struct tier *t, size_t n_blocks)
     tier_open(t);
 }
 
+void tier_share(struct tier *t, struct tier *host, size_t n_blocks)
+{
+    struct err e;
+    *t = (struct tier){.n_blocks = n_blocks, .host = host};
+    memcpy(t->dir, host->dir, sizeof t->dir);
+    t->pool = fake_pool(n_blocks);
+    fake_spoil(t->pool);
+    assert_int_equal(cache_new(t->pool, &t->cache, &e), 0);
+    cache_disk_share(t->cache, host->cache);
+}
+
+void tier_leave(struct tier *t)
+{
+    cache_disk_leave(t->cache);
+    fake_check(t->cache);
+    cache_free(t->cache);
+    kv_pool_free(t->pool);
+    t->cache = NULL;
+}
+
+static struct mailbox *box_of(struct tier *t)
+{
+    return t->host ? &t->host->box : &t->box;
+}
+
 static void deliver(struct tier *t)
 {
-    for (struct mail *m = mailbox_take(&t->box), *next; m; m = next) {
+    for (struct mail *m = mailbox_take(box_of(t)), *next; m; m = next) {
         next = m->next;
         assert_int_equal(m->kind, MAIL_OF_DISK);
         cache_take_mail(t->cache, m);
@@ -53,7 +78,7 @@ static void deliver(struct tier *t)
 
 void tier_mail(struct tier *t)
 {
-    mailbox_wait(&t->box, -1);
+    mailbox_wait(box_of(t), -1);
     deliver(t);
 }
 

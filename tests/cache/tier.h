@@ -15,12 +15,17 @@ struct tier {
     uint64_t bytes_max, reserve_bytes;
     size_t n_blocks;
     int tail_idle_ms;
+    struct tier *host; /* whose tier it shares, and in whose box its mail arrives; NULL: its own */
 };
 
 /* A new folder and an open tier. */
 void tier_init(struct tier *t, size_t n_blocks);
 /* Opens a cache on the folder; tier_close before. */
 void tier_open(struct tier *t);
+/* Another cache on host's tier; until tier_leave. host outlives it. */
+void tier_share(struct tier *t, struct tier *host, size_t n_blocks);
+/* Ends it: nothing may be under way. What hasn't been written is lost. */
+void tier_leave(struct tier *t);
 /* Closes the cache: writing what waits for at most `ms`. */
 void tier_close(struct tier *t, int ms);
 /* As a kill would leave it: nothing more is written. */
