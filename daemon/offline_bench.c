@@ -204,11 +204,24 @@ static int plan_works(struct bench *b, struct err *e)
     return b->n_works ? 0 : err_set(e, ERR_INVAL, "nothing to measure: -p and -n are 0");
 }
 
+/* Of a mixture's experts, what share `n` tokens go through if no two choose the same; else all. */
+static double share_of(const struct engine_info *i, int n)
+{
+    const double share = i->n_experts ? (double)i->n_experts_used / i->n_experts * n : 1;
+    return share < 1 ? share : 1;
+}
+
+/* Parameters that `n` tokens go through. */
+static double params_of(const struct engine_info *i, int n)
+{
+    return (double)i->n_params - (1 - share_of(i, n)) * (double)i->n_params_experts;
+}
+
 /* Tokens/s that the machine's peaks allow. */
 static double limit_of(const struct bench *b, const struct bench_work *w)
 {
     const struct engine_info *i = b->info;
-    const double head = (double)i->n_vocab * i->n_embd, body = (double)i->n_params - head,
+    const double head = (double)i->n_vocab * i->n_embd, body = params_of(i, 1) - head,
                  attention = 4.0 * i->n_layers * i->n_heads * i->head_dim;
     const double depth = w->depth + w->n_tokens / 2.0, batch = w->batch;
     const double int_s = 2 * (w->is_decode ? body + head : body) / b->peaks.int_ops_per_s,
@@ -216,8 +229,9 @@ static double limit_of(const struct bench *b, const struct bench_work *w)
     double token_s = int_s + float_s;
     if (w->is_decode) {
         const double kv = (double)i->kv.block_bytes / KV_BLOCK * depth;
-        const double read_s =
-            ((double)i->weights_bytes / batch + kv) / b->peaks.read_bytes_per_s;
+        const double weights =
+            (double)i->weights_bytes * params_of(i, w->batch) / (double)i->n_params;
+        const double read_s = (weights / batch + kv) / b->peaks.read_bytes_per_s;
         token_s = read_s > token_s ? read_s : token_s;
     }
     return 1 / token_s;

@@ -117,6 +117,11 @@ static void copy_params(struct engine_info *i, const struct model *m)
     i->n_ctx = m->params.n_ctx;
     i->arch = m->params.arch->name;
     i->n_params = m->n_params;
+    i->n_experts = m->params.experts.count;
+    i->n_experts_used = m->params.experts.used;
+    i->n_params_experts = (uint64_t)(m->params.n_layers - m->params.experts.n_dense) * 3 *
+                          (uint64_t)m->params.experts.count * (uint64_t)m->params.experts.n_ff *
+                          (uint64_t)m->params.n_embd;
     i->weights_bytes = m->weights_bytes;
 }
 

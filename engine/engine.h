@@ -71,6 +71,8 @@ struct engine_info {
     int n_ctx_train;
     int n_ctx; /* what a sequence can have: n_ctx_train, or less if opened with less */
     uint64_t n_params;
+    int n_experts, n_experts_used; /* of a mixture: a layer's, and those a token goes to; 0: none */
+    uint64_t n_params_experts;     /* of n_params, all experts' that a token may not go to */
     uint64_t file_bytes, weights_bytes; /* resident after loading */
     struct kv_shape kv;
     /* of the file's general.sampling.*; NaN: not there */
