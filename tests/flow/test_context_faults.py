@@ -109,6 +109,24 @@ class Kills(unittest.TestCase):
             self.assertTrue(left(r))
             self.assertEqual(len(t.messages()), 2 * n + 2 * (len(t.replies) - n))
 
+    def test_killed_while_the_model_sums_up_the_chat_goes_on(self):
+        slow = {"pieces": words(GOOD), "then": "forever"}
+        with Scripted(summariser(slow, pace_us=50000), "--summary", "model") as d:
+            t = Talk(d, "summarise")
+            t.say(PEANUTS["en"][0])
+            n = 1
+            while not d.status()["turns"]["ahead"]:
+                t.say(filler("en")[n][0])
+                n += 1
+                self.assertLess(n, 40)
+            d.kill()
+            self.assertEqual(cuts(d), [], "a cut is stored once, with its summary")
+            d.start()
+            self.assertEqual(len(t.messages()), 2 * n)
+            r = until_cut(t, n)
+            self.assertTrue(left(r))
+            self.assertIn(PEANUTS["en"][1], t.prompt())
+
     def test_a_stop_does_not_wait_for_a_cut(self):
         with Scripted(script("en", CTX, prefill_us_per_token=20000)) as d:
             t = Talk(d, "auto")

@@ -15,6 +15,7 @@ import threading
 import unittest
 
 from harness import BUILD, MODEL, Scripted, main
+from talk import Talk, filler, receipt, script
 
 SCRIPT = {"default": {"pieces": ["fine"]}}
 MKBERT = os.path.join(BUILD, "tests", "engine", "embed", "mkbert")
@@ -229,6 +230,29 @@ class Meaning(unittest.TestCase):
         with Scripted(SCRIPT, folder=kept) as d:  # and none needs them
             status, reply = d.post("/v1/hearth/search", {"query": "number 7"})
             self.assertEqual((status, reply["data"][0]["why"][0]), (200, "terms"))
+
+    def test_a_chat_goes_on_with_another_model_of_another_dimension(self):
+        """Those that the other made are skipped: words recall until they are made anew."""
+        kept, ctx = tempfile.mkdtemp(dir=folder), 512
+        allergic, lines = "The peanut code is QX-5519.", filler("en")
+        wide = model(3, "--embd", "96", "--heads", "3")
+        with Scripted(script("en", ctx), "--embedding-model", model(), folder=kept) as d:
+            t = Talk(d, "retrieve")
+            t.say(allergic)
+            for line, _ in lines[:20]:
+                t.say(line)
+            d.until(lambda: not d.status()["embeddings"].get("waiting", True), "vectors")
+            self.assertNotIn("recall_partial", receipt(t.say("What is the peanut code?")))
+            before = t.messages()
+        with Scripted(script("en", ctx), "--embedding-model", wide, folder=kept) as d:
+            t.d = d
+            self.assertEqual(t.messages(), before)
+            t.say("Tell me the code of the peanut, please.")
+            self.assertIn("QX-5519", t.prompt())
+            d.until(lambda: not d.status()["embeddings"].get("waiting", True), "vectors")
+            self.assertGreaterEqual(d.status()["embeddings"]["vectors"], len(t.messages()))
+            self.assertNotIn("recall_partial", receipt(t.say("And the snack?")))
+            self.assertEqual(t.messages()[: len(before)], before)
 
     def test_a_kill_while_vectors_are_made_loses_no_message(self):
         kept = tempfile.mkdtemp(dir=folder)
