@@ -386,7 +386,7 @@ static void what_any_of_them_has_pinned_stays(void **state)
     uint8_t ids[2 * N_BLOCKS * HASH_BYTES];
     three_init(&k);
     assert_int_equal(cache_pin(k.two.cache, k.b, 2, &e), 0);
-    assert_int_equal(cache_hold(k.hub.cache, k.a, 1, &e), 0); /* no ceiling, though it has one block */
+    assert_int_equal(cache_hold(k.hub.cache, k.a, 1, &e), 0); /* no ceiling, with one block */
     both_of(&k, ids);
     struct cache_unpinned of = {.ids = ids, .n = 2 * N_BLOCKS};
     cache_remove_unpinned_all(k.all, 3, &of);

@@ -96,6 +96,58 @@ class Models(ModelsDirectory, unittest.TestCase):
             self.assertEqual([k for k, v in models.items() if v["runs"]], ["whole"])
             self.assertEqual(d.get("/health")[0], 200)
 
+    def test_a_real_person_s_directory_is_told_file_by_file(self):
+        """Parts of a split model, an embedding model, one beyond any memory, torn downloads."""
+        self.make("good")
+        with open(self.path("good.gguf"), "rb") as f:
+            data = f.read()
+        for i in (1, 2, 3):
+            part = f"big-0000{i}-of-00003"
+            self.make(part, "--set", "abcde=3")
+            replace(self.path(part + ".gguf"), b"llama.abcde", b"split.count")
+        embedder = self.path("embedder.gguf")
+        program = os.path.join(BUILD, "tests/engine/embed/mkbert")
+        subprocess.run([program, embedder], check=True, capture_output=True)
+        self.make("huge", "--layers", "500", "--kv-heads", "2", "--ctx", "1000000")
+        with open(self.path("half.gguf"), "wb") as f:
+            f.write(data[: len(data) // 2])
+        with open(self.path("half.gguf.part"), "wb") as f:  # still being fetched
+            f.write(data[:100])
+        with open(self.path("empty.gguf"), "wb"):
+            pass
+        os.symlink("/no/such/file", self.path("dangling.gguf"))
+        with Scripted(SCRIPT, "--memory", "128M", "--ctx", "8192") as d:
+            models = self.listed(d)
+            run = [CLIENT, "--socket", d.socket_path, "models"]
+            text = subprocess.run(run, check=True, capture_output=True, text=True).stdout
+            named = {x["id"] for x in d.get("/v1/models")[1]["data"]}
+            for name, code in (
+                ("big-00001-of-00003", "model_failed"),
+                ("embedder", "model_failed"),
+                ("huge", "model_too_large"),
+                ("half", "model_failed"),
+                ("empty", "model_failed"),
+            ):
+                body = {"model": name, "messages": [{"role": "user", "content": "hi"}]}
+                status, reply = d.post("/v1/chat/completions", body)
+                self.assertEqual((status, reply["error"]["code"]), (400, code), reply)
+                self.assertIn(name, reply["error"]["message"])
+        parts = {f"big-0000{i}-of-00003" for i in (1, 2, 3)}
+        self.assertEqual(set(models), {"good", "embedder", "huge", "half", "empty"} | parts)
+        self.assertEqual({k for k, m in models.items() if m["runs"]}, {"good", "huge"})
+        self.assertEqual(named, {"script", "good", "huge"})
+        for part in parts:
+            self.assertIn("3 parts", models[part]["why"])
+        self.assertTrue(models["embedder"]["is_embedding"])
+        self.assertIn("--embedding-model", models["embedder"]["why"])
+        self.assertFalse(models["huge"]["fits"])
+        for word in ("8192", "128"):
+            self.assertIn(word, models["huge"]["why"])
+        for name in ("half", "empty"):
+            self.assertIn(name, text)
+            self.assertIn(models[name]["why"][:40], text)
+        self.assertIn("for --embedding-model", text)
+
     def test_the_client_prints_them(self):
         self.make("small")
         with Scripted(SCRIPT) as d:
