@@ -555,9 +555,9 @@ static int check_parts(const struct forward *f, const struct engine_part *parts,
                            (long long)end, kv_seq_capacity(p->seq));
         rows += p->n_ids;
     }
-    if (rows > INT_MAX / 16)
+    if (rows > FWD_ROWS_MAX)
         return err_set(e, ERR_LIMIT, "%lld rows in one pass: at most %d", (long long)rows,
-                       INT_MAX / 16);
+                       FWD_ROWS_MAX);
     *ret_rows = (int)rows;
     return 0;
 }

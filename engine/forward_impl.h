@@ -23,6 +23,8 @@
  * too few tiles for the threads. */
 #define FWD_QUERIES 96
 #define FWD_QUERIES_MIN 24
+/* The most rows of a pass: times heads (1024) or a row's experts they are still an int. */
+#define FWD_ROWS_MAX (INT_MAX / 1024)
 /* The largest head dimension, and the largest row of compressed keys and values. */
 #define FWD_HEAD_DIM 256
 #define FWD_LATENT_DIM 1024

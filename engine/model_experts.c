@@ -60,9 +60,9 @@ static int read_ints(const struct gguf *g, const struct model_params *p, struct 
 static int read_scoring(const struct gguf *g, const struct model_params *p,
                         struct model_experts *x, struct err *e)
 {
-    enum { SOFTMAX = 1, SIGMOID = 2 };
-    char key[MODEL_KEY_BYTES];
-    int gating = SOFTMAX;
+    enum { UNSAID, SOFTMAX, SIGMOID };
+    char key[MODEL_KEY_BYTES], bias[64];
+    int gating = UNSAID;
     double scale = 1;
     x->is_normed = p->arch->norms_experts;
     int rc = gguf_bool(g, model_key(p->arch, "expert_weights_norm", key), &x->is_normed, e);
@@ -75,7 +75,12 @@ static int read_scoring(const struct gguf *g, const struct model_params *p,
     if (rc) {
         return rc;
     }
-    if (gating != 0 && gating != SOFTMAX && gating != SIGMOID) {
+    if (gating == UNSAID) {
+        /* Scores that are biased are sigmoids in every model there is. */
+        snprintf(bias, sizeof bias, "blk.%d.exp_probs_b.bias", x->n_dense);
+        gating = gguf_tensor(g, bias) ? SIGMOID : SOFTMAX;
+    }
+    if (gating != SOFTMAX && gating != SIGMOID) {
         return err_set(e, ERR_UNSUPPORTED,
                        "key \"%s\" is %d: experts are scored by softmax (1) or sigmoid (2)",
                        model_key(p->arch, "expert_gating_func", key), gating);

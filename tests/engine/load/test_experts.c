@@ -238,6 +238,23 @@ static void equal_scores_choose_the_lower_experts(void **state)
     }
 }
 
+static void biased_scores_are_sigmoids_where_no_key_says_so(void **state)
+{
+    (void)state;
+    static float said[N_VOCAB], unsaid[N_VOCAB], other[N_VOCAB];
+    struct gguf_model m = deepseek(QUANT_F16);
+    struct gguf_writer w;
+    put(&m, &w);
+    read_ids(&w, N_IDS, false, 2, NULL, said);
+    assert_true(gguf_remove(&w, "deepseek2.expert_gating_func"));
+    read_ids(&w, N_IDS, false, 2, NULL, unsaid);
+    gguf_put_u32(&w, "deepseek2.expert_gating_func", 1);
+    read_ids(&w, N_IDS, false, 2, NULL, other);
+    assert_memory_equal(unsaid, said, sizeof said);
+    assert_memory_not_equal(other, said, sizeof said);
+    gguf_writer_done(&w);
+}
+
 /* ---- up-projections in one tensor ---- */
 
 /* attn_kv_b [head][nope + value][rank] of k_b [head][rank][nope] and v_b [head][value][rank]. */
@@ -434,6 +451,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_depend_on_no_slicing_mates_threads_or_isa),
         cmocka_unit_test(equal_scores_choose_the_lower_experts),
+        cmocka_unit_test(biased_scores_are_sigmoids_where_no_key_says_so),
         cmocka_unit_test(one_tensor_of_up_projections_gives_the_bits_of_two),
         cmocka_unit_test(keys_of_one_tensor_are_turned_and_quantised_ones_rounded_to_f16),
         cmocka_unit_test(what_is_not_supported_is_refused_by_name),
