@@ -437,7 +437,7 @@ static json *list_reply(const struct history *h, const struct keep *k)
                      (int64_t)u->n_disk_pinned);
     else
         json_set_null(hearth, "disk");
-    json_set_int(hearth, "block_bytes", (int64_t)h->d->served[0]->block_bytes);
+    json_set_int(hearth, "block_bytes", (int64_t)atomic_load(&h->d->served[0]->block_bytes));
     json_set_int(hearth, "block_tokens", KV_BLOCK);
     if (k->n_pins_max > 0)
         json_set_int(hearth, "pinned_max", (int64_t)k->n_pins_max);

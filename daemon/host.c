@@ -152,7 +152,7 @@ static void tell_served(const struct host *h)
     s->ctx = h->ctx;
     s->fixed_bytes = h->fixed_bytes;
     s->window_bytes = (uint64_t)h->n_window_blocks * h->block_bytes;
-    s->block_bytes = h->block_bytes;
+    atomic_store(&s->block_bytes, h->block_bytes);
     atomic_store(&s->weights_bytes, engine_info(h->engine)->weights_bytes);
 }
 

@@ -96,7 +96,7 @@ bool served_known(const struct served *s, struct known_model *ret)
 {
     if (served_state(s) != SERVED_IN)
         return false;
-    *ret = (struct known_model){.block_bytes = s->block_bytes};
+    *ret = (struct known_model){.block_bytes = atomic_load(&s->block_bytes)};
     memcpy(ret->fingerprint, engine_info(s->engine)->fingerprint, HASH_BYTES);
     snprintf(ret->id, sizeof ret->id, "%s", s->id);
     return true;

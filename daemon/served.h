@@ -47,12 +47,12 @@ struct served {
     _Atomic uint64_t turns, prompt_tokens, cached_tokens, generated_tokens;
     _Atomic uint64_t loads, unloads;
     _Atomic uint64_t weights_bytes, kv_bytes, kv_bytes_max; /* while IN */
+    _Atomic uint64_t block_bytes; /* of KV; once it was loaded */
     /* Set by the worker before it says that the model is in. */
     struct engine *engine;
     int ctx;
     uint64_t fixed_bytes;  /* weights and buffers */
     uint64_t window_bytes; /* KV of one turn's window: what it has in any case */
-    uint64_t block_bytes;  /* of KV */
     struct host *host;     /* the worker's */
     /* The history thread's. */
     int n_out;             /* turns and questions at the worker */

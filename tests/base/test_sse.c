@@ -47,6 +47,32 @@ static void expect(const char *s, size_t n, const char *want)
     buf_done(&seen);
 }
 
+static void record_comment(void *ctx, const char *text, size_t n)
+{
+    struct buf *seen = ctx;
+    assert_int_equal(text[n], '\0');
+    buf_printf(seen, "[%s]", text);
+}
+
+static void comments_are_told_where_somebody_asks_for_them(void **state)
+{
+    (void)state;
+    static const char in[] = ": loading b 43 %\n\ndata: a\n:\n: mid\r\ndata: b\n\n:cut";
+    const size_t n = sizeof in - 1;
+    for (size_t cut = 0; cut <= n; cut++) {
+        struct buf seen;
+        struct sse p;
+        buf_init(&seen, 4096);
+        sse_init(&p, 64, record, &seen);
+        p.on_comment = record_comment;
+        sse_push(&p, in, cut);
+        sse_push(&p, in + cut, n - cut);
+        assert_string_equal(seen.data, "[ loading b 43 %][][ mid]message|a\nb;");
+        sse_done(&p);
+        buf_done(&seen);
+    }
+}
+
 static void events_are_the_same_for_every_split(void **state)
 {
     (void)state;
@@ -154,6 +180,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(events_are_the_same_for_every_split),
+        cmocka_unit_test(comments_are_told_where_somebody_asks_for_them),
         cmocka_unit_test(data_may_hold_nuls),
         cmocka_unit_test(a_line_or_event_over_the_ceiling_breaks_the_stream_for_good),
         cmocka_unit_test(what_is_written_is_read),
