@@ -57,7 +57,7 @@ static int export_item(void *ctx, const json *item)
     struct buf b;
     buf_init(&b, JSONL_LINE_MAX_BYTES);
     buf_str(&b, "");
-    item_text(item, &b);
+    item_whole_text(item, &b);
     int failed = buf_error(&b);
     if (!failed) {
         const json *hearth = json_get(item, "hearth", NULL);
@@ -224,7 +224,7 @@ static void add_items(json *body, const json **at)
         struct buf b;
         buf_init(&b, JSONL_LINE_MAX_BYTES);
         buf_str(&b, "");
-        item_text(*at, &b);
+        item_whole_text(*at, &b);
         json *item = json_add(items, json_object());
         json_set_str(item, "type", "message");
         json_set_str(item, "role", item_role(*at));

@@ -103,6 +103,10 @@ static int show_item(void *ctx, const json *item)
     item_text(item, &b);
     const char *flaw = item_flaw(item);
     printf("── %s%s%s%s\n", item_role(item), flaw ? " (" : "", flaw ? flaw : "", flaw ? ")" : "");
+    const char *thought = item_thought(item);
+    fflush(stdout);
+    term_thought(thought ? thought : "", thought ? strlen(thought) : 0);
+    term_thought_end();
     term_text(stdout, b.data ? b.data : "", b.len);
     puts("\n");
     buf_done(&b);

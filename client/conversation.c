@@ -25,6 +25,12 @@ const char *conversation_title(const json *j)
     return derived && *derived ? derived : "(untitled)";
 }
 
+static bool is_thought(const json *part)
+{
+    const char *type = part ? json_str(json_get(part, "type", NULL)) : NULL;
+    return type && !strcmp(type, "reasoning_text");
+}
+
 void item_text(const json *item, struct buf *b)
 {
     const json *content = json_get(item, "content", NULL);
@@ -34,9 +40,28 @@ void item_text(const json *item, struct buf *b)
         return;
     for (const json *part = json_first(content); part; part = json_next(part)) {
         const char *text = json_str(json_get(part, "text", NULL));
-        if (text)
+        if (text && !is_thought(part))
             buf_str(b, text);
     }
+}
+
+const char *item_thought(const json *item)
+{
+    const json *content = json_get(item, "content", NULL);
+    const json *part = json_type(content) == JSON_ARRAY ? json_first(content) : NULL;
+    return is_thought(part) ? json_str(json_get(part, "text", NULL)) : NULL;
+}
+
+void item_whole_text(const json *item, struct buf *b)
+{
+    const json *thinking = json_get(json_get(item, "hearth", NULL), "thinking", NULL);
+    const char *before = json_str(json_get(thinking, "before", NULL)),
+               *between = json_str(json_get(thinking, "between", NULL));
+    const char *const around[] = {before, item_thought(item), between};
+    for (size_t i = 0; i < sizeof around / sizeof *around; i++)
+        if (around[i])
+            buf_str(b, around[i]);
+    item_text(item, b);
 }
 
 const char *item_role(const json *item)

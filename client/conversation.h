@@ -8,8 +8,13 @@
 
 /* A conversation object's title: metadata.title, else the daemon's, else "(untitled)". Borrowed. */
 const char *conversation_title(const json *j);
-/* The text of an item (message), its content parts joined, appended to b. */
+/* The text of an item (message), its content parts joined, appended to b; without the thought that
+ * an answer may begin with. */
 void item_text(const json *item, struct buf *b);
+/* That thought; NULL: there is none. Borrowed. */
+const char *item_thought(const json *item);
+/* An item's text as it is stored: with the thought, and the marks around it. */
+void item_whole_text(const json *item, struct buf *b);
 /* An item's role; "?" when it has none. Borrowed. */
 const char *item_role(const json *item);
 /* Why an answer is not whole, for people: "interrupted", "failed", "cut at its token limit"; NULL:

@@ -81,7 +81,7 @@ static int reply_items(struct call *k, const struct memory_message *list, size_t
 {
     json *data = json_array();
     for (size_t i = 0; i < n; i++)
-        json_add(data, item_json(&list[i]));
+        json_add(data, item_json(&list[i], body_thinking_marks(k->h)));
     history_reply_json(k->h, k->r, 200, list_json(data, has_more));
     return HANDLED;
 }
@@ -334,7 +334,7 @@ int api_item_get(struct history *h, struct request *r, const struct route_args *
     call_init(&k, h, r);
     int rc = find_item(&k, args, &m, ret);
     if (rc == 0)
-        history_reply_json(h, r, 200, item_json(&m));
+        history_reply_json(h, r, 200, item_json(&m, body_thinking_marks(h)));
     call_done(&k);
     return rc;
 }

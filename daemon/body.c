@@ -420,6 +420,13 @@ static bool is_text_part(const char *type)
            strcmp(type, "output_text") == 0;
 }
 
+/* A thought before an answer: items.c reads it, the text is without. */
+static bool is_thought(const json *part)
+{
+    const char *type = json_str(json_get(part, "type", NULL));
+    return type && strcmp(type, "reasoning_text") == 0;
+}
+
 static int part_text(const json *part, const char *field, const char **ret_text,
                      struct http_error *ret)
 {
@@ -449,6 +456,8 @@ static int join_parts(const json *parts, const char *field, struct arena *a,
     const char *text;
     size_t n = 0;
     for (const json *it = json_first(parts); it; it = json_next(it)) {
+        if (it == json_first(parts) && is_thought(it))
+            continue;
         int rc = part_text(it, field, &text, ret);
         if (rc)
             return rc;
@@ -458,6 +467,8 @@ static int join_parts(const json *parts, const char *field, struct arena *a,
     if (!s)
         return out_of_memory(ret);
     for (const json *it = json_first(parts); it; it = json_next(it)) {
+        if (it == json_first(parts) && is_thought(it))
+            continue;
         int rc = part_text(it, field, &text, ret);
         if (rc)
             return rc;

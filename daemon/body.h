@@ -79,6 +79,8 @@ int body_thinking(const json *o, const struct history *h, struct turn *t,
 /* An effort's word; `field` names it. */
 int body_effort(const char *word, const char *field, enum chat_thinking *ret_value,
                 struct http_error *ret) MUST_USE;
+/* The marks of thinking of the model that is loaded; NULL: none. Static. */
+const struct chat_think *body_thinking_marks(const struct history *h);
 /* Sets params.thinking if the model's template can do so. */
 int body_set_thinking(const struct history *h, enum chat_thinking thinking, const char *field,
                       struct turn *t, struct http_error *ret) MUST_USE;

@@ -83,3 +83,9 @@ int body_thinking(const json *o, const struct history *h, struct turn *t, struct
     return thinking ? body_set_thinking(h, thinking, kwargs_key, t, ret)
                     : body_set_thinking(h, by_effort, effort_key, t, ret);
 }
+
+const struct chat_think *body_thinking_marks(const struct history *h)
+{
+    const struct chat *chat = h->engine ? engine_chat(h->engine) : NULL;
+    return chat ? chat_traits(chat)->think : NULL;
+}

@@ -70,6 +70,62 @@ static int parse_answer(const json *item, const char *field, struct arena *a,
     return model && !m->model ? out_of_memory(ret) : 0;
 }
 
+/* ---- thoughts ---- */
+
+/* How a thought without marks is written. */
+#define BEFORE "<think>\n"
+#define BETWEEN "\n</think>\n\n"
+
+static bool is_thought_part(const json *part)
+{
+    const char *type = json_str(json_get(part, "type", NULL));
+    return type && strcmp(type, "reasoning_text") == 0;
+}
+
+static int thinking_marks(const json *item, const char *field, const char **ret_before,
+                          const char **ret_between, struct http_error *ret)
+{
+    char name[SHOWN_BYTES + 32];
+    const json *hearth = NULL, *thinking = NULL;
+    snprintf(name, sizeof(name), "%s.hearth.thinking", field);
+    int rc = body_object(item, "hearth", &hearth, ret);
+    *ret_before = *ret_between = NULL;
+    if (rc == 0 && hearth)
+        rc = body_object(hearth, "thinking", &thinking, ret);
+    if (rc == 0 && thinking)
+        rc = body_str(thinking, "before", name, ret_before, ret);
+    if (rc == 0 && thinking)
+        rc = body_str(thinking, "between", name, ret_between, ret);
+    return rc;
+}
+
+/* An answer as it was stored: what its first part, a thought, had around it comes back. */
+static int join_thought(const json *item, const char *field, struct arena *a,
+                        struct body_text *answer, struct http_error *ret)
+{
+    const json *content = json_get(item, "content", NULL);
+    const json *first = json_type(content) == JSON_ARRAY ? json_first(content) : NULL;
+    const char *before, *between;
+    int rc = thinking_marks(item, field, &before, &between, ret);
+    const bool has_thought = first && is_thought_part(first);
+    if (rc || (!has_thought && !before))
+        return rc;
+    const char *thought = has_thought ? json_str(json_get(first, "text", NULL)) : "";
+    if (!thought)
+        return body_refused(ret, "invalid_value", field, "%s: a part without text", field);
+    before = before ? before : BEFORE;
+    between = between ? between : has_thought ? BETWEEN : "";
+    const size_t n[] = {strlen(before), strlen(thought), strlen(between), answer->n};
+    const char *const parts[] = {before, thought, between, answer->s ? answer->s : ""};
+    char *s = arena_alloc(a, n[0] + n[1] + n[2] + n[3] + 1), *at = s;
+    if (!s)
+        return out_of_memory(ret);
+    for (size_t i = 0; i < 4; at += n[i], i++)
+        memcpy(at, parts[i], n[i]);
+    *answer = (struct body_text){s, (size_t)(at - s)};
+    return 0;
+}
+
 static int parse_one(const json *item, const char *field, struct arena *a,
                      struct memory_new_message *ret, struct http_error *ret_error)
 {
@@ -85,6 +141,8 @@ static int parse_one(const json *item, const char *field, struct arena *a,
         return rc;
     if (!text.s && role != CHAT_ASSISTANT)
         return body_refused(ret_error, "invalid_value", field, "%s has no content", field);
+    if (role == CHAT_ASSISTANT && (rc = join_thought(item, field, a, &text, ret_error)))
+        return rc;
     *ret = (struct memory_new_message){
         .role = prepare_role(role),
         .text = text.s ? text.s : "",
@@ -169,9 +227,40 @@ static const char *own_status(enum memory_status status)
     return names[status];
 }
 
-json *item_json(const struct memory_message *m)
+/* An answer's parts; false: no thought is in it. */
+static bool find_thought(const struct memory_message *m, const struct chat_think *marks,
+                         struct chat_split *ret)
 {
+    const struct chat_think *k;
+    for (size_t i = 0; m->role == MEMORY_ASSISTANT && (k = chat_think_row(i)) != NULL; i++)
+        if (chat_think_opens(k, m->text, m->n_text))
+            return chat_think_split(k, m->text, m->n_text, ret);
+    return m->role == MEMORY_ASSISTANT && marks &&
+           chat_think_split(marks, m->text, m->n_text, ret);
+}
+
+/* The thought as a part of its own, and what stood around it. */
+static void set_thought(json *content, json *hearth, const struct memory_message *m,
+                        const struct chat_split *split)
+{
+    const bool is_empty = split->n_thought == 0;
+    const char *begin = is_empty ? split->answer : split->thought;
+    const char *end = begin + (is_empty ? 0 : split->n_thought);
+    json *thinking = json_set(hearth, "thinking", json_object());
+    json_set_strn(thinking, "before", m->text, (size_t)(begin - m->text));
+    json_set_strn(thinking, "between", end, (size_t)(split->answer - end));
+    if (is_empty)
+        return;
+    json *part = json_add(content, json_object());
+    json_set_str(part, "type", "reasoning_text");
+    json_set_strn(part, "text", split->thought, split->n_thought);
+}
+
+json *item_json(const struct memory_message *m, const struct chat_think *marks)
+{
+    struct chat_split split = {.answer = m->text, .n_answer = m->n_text};
     bool is_answer = m->role == MEMORY_ASSISTANT;
+    const bool has_thought = find_thought(m, marks, &split);
     json *o = json_object();
     json_set_str(o, "id", m->id);
     json_set_str(o, "type", "message");
@@ -179,14 +268,17 @@ json *item_json(const struct memory_message *m)
     /* An answer that its token limit ended is as incomplete here as it was in its response. */
     bool is_cut = m->status == MEMORY_COMPLETE && strcmp(m->finish, "length") == 0;
     json_set_str(o, "status", is_cut ? "incomplete" : item_status(m->status));
-    json *part = json_add(json_set(o, "content", json_array()), json_object());
+    json *content = json_set(o, "content", json_array()), *hearth = json_object();
+    if (has_thought)
+        set_thought(content, hearth, m, &split);
+    json *part = json_add(content, json_object());
     json_set_str(part, "type", is_answer ? "output_text" : "input_text");
-    json_set_strn(part, "text", m->text, m->n_text);
+    json_set_strn(part, "text", split.answer, split.n_answer);
     if (is_answer) {
         json_set(part, "annotations", json_array());
         json_set(part, "logprobs", json_array());
     }
-    json *hearth = json_set(o, "hearth", json_object());
+    json_set(o, "hearth", hearth);
     json_set_int(hearth, "created_at", m->created_at);
     json_set_str(hearth, "status", own_status(m->status));
     if (is_answer && *m->model)

@@ -4,7 +4,12 @@
  *
  *      {"id", "type": "message", "role", "status",
  *       "content": [{"type": "input_text" | "output_text", "text", …}],
- *       "hearth": {"created_at", "status"[, "model", "finish"]}}
+ *       "hearth": {"created_at", "status"[, "model", "finish"][, "thinking"]}}
+ *
+ * An answer that begins with a thought has it as a part of its own before its text, of type
+ * "reasoning_text"; hearth.thinking then is {"before", "between"}, what the model wrote around the
+ * two: before, thought, between, answer in a row are the stored text, byte for byte. Given so, it
+ * is stored so.
  */
 #ifndef HEARTH_DAEMON_ITEMS_H
 #define HEARTH_DAEMON_ITEMS_H
@@ -12,6 +17,7 @@
 #include "base/arena.h"
 #include "base/json.h"
 #include "daemon/request.h"
+#include "engine/chat.h"
 #include "memory/memory.h"
 
 #define ITEMS_ARENA_BYTES (256u << 20) /* what one page may hold while it is written */
@@ -36,8 +42,11 @@ int items_parse(const json *array, const struct items_rule *rule, struct arena *
 int items_of_text(const char *text, struct arena *a, struct items *ret,
                   struct http_error *ret_error) MUST_USE;
 
-/* The object of one message; of an answer also model and finish. Caller owns; NULL: no memory. */
-json *item_json(const struct memory_message *m);
+/*
+ * The object of one message; of an answer also model and finish. marks: of a thought that a prompt
+ * may have opened; NULL: only what opens itself is one. Caller owns; NULL: no memory.
+ */
+json *item_json(const struct memory_message *m, const struct chat_think *marks);
 /* {"object": "list", "data", "first_id", "last_id", "has_more"}; takes data, whose members have
  * ids. */
 json *list_json(json *data, bool has_more);

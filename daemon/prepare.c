@@ -172,8 +172,9 @@ static int64_t time_of(struct history *h, const struct turn *t)
     return began_at(&h->began, t->owner, t->window.v, t->window.n, t->created_at);
 }
 
-/* Whether the prompt leaves a <think> open. */
-static bool ends_in_tag(const struct history *h, const struct turn *t)
+/* Whether the prompt leaves a thought open. */
+static bool ends_in_tag(const struct history *h, const struct turn *t,
+                        const struct chat_think *marks)
 {
     const struct tok *tok = engine_tok(h->engine);
     size_t i = t->prompt.n > PROMPT_END_IDS ? t->prompt.n - PROMPT_END_IDS : 0, n;
@@ -183,7 +184,7 @@ static bool ends_in_tag(const struct history *h, const struct turn *t)
         const char *piece = tok_piece(tok, t->prompt.v[i], &n);
         buf_add(&end, piece ? piece : "", piece ? n : 0);
     }
-    const bool is = !end.error && end.len > 0 && thought_is_opened(end.data, end.len);
+    const bool is = !end.error && end.len > 0 && thought_is_opened(marks, end.data, end.len);
     buf_done(&end);
     return is;
 }
@@ -218,7 +219,8 @@ int prepare_render(struct history *h, struct turn *t, struct http_error *ret_err
     if (rendered_window(&h->rendered, chat, t->window.v, t->window.n, &to, &e))
         return from_err(ret_error, &e);
     if (chat_traits(chat)->thinks && !t->is_background)
-        thought_start(&t->thought, ends_in_tag(h, t));
+        thought_start(&t->thought, chat_traits(chat)->think,
+                      ends_in_tag(h, t, chat_traits(chat)->think));
     return 0;
 }
 

@@ -259,7 +259,8 @@ static const char *bytes_of(const struct run *r, int32_t id, size_t *ret_n)
     const struct tok *tok = engine_tok(r->engine);
     const char *piece = tok_piece(tok, id, ret_n);
     const bool is_tag =
-        r->t->thought.stage != THOUGHT_OFF && piece && thought_is_tag(piece, *ret_n);
+        r->t->thought.stage != THOUGHT_OFF && piece &&
+        thought_is_tag(r->t->thought.marks, piece, *ret_n);
     if (!tok_is_control(tok, id) || is_tag)
         return piece;
     *ret_n = 0;

@@ -3,10 +3,6 @@
 
 #include <string.h>
 
-static const char open_tag[] = "<think>", close_tag[] = "</think>";
-#define N_OPEN (sizeof open_tag - 1)
-#define N_CLOSE (sizeof close_tag - 1)
-
 static bool is_space(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
@@ -27,8 +23,9 @@ void thought_done(struct thought *t)
     buf_done(&t->answer);
 }
 
-void thought_start(struct thought *t, bool is_open)
+void thought_start(struct thought *t, const struct chat_think *marks, bool is_open)
 {
+    t->marks = marks;
     t->stage = is_open ? THOUGHT_OPEN : THOUGHT_BEGIN;
 }
 
@@ -55,28 +52,39 @@ static void give(struct thought *t, struct buf *to, size_t n)
     drop(t, n);
 }
 
+enum sight { SIGHT_NO, SIGHT_MAY_BE, SIGHT_IS };
+
+/* Whether what is held begins with a tag, from `at` on. NULL never is there. */
+static enum sight see(const struct thought *t, size_t at, const char *tag)
+{
+    const size_t len = tag ? strlen(tag) : 0, left = t->held.len - at, n = left < len ? left : len;
+    if (len == 0 || (n > 0 && memcmp(t->held.data + at, tag, n) != 0))
+        return SIGHT_NO;
+    return n == len ? SIGHT_IS : SIGHT_MAY_BE;
+}
+
 /* Of the opening tag; true: go on. */
 static bool begin(struct thought *t, bool is_end)
 {
-    const size_t at = n_spaces(&t->held), left = t->held.len - at;
-    const size_t n = left < N_OPEN ? left : N_OPEN;
-    const bool may_be = n == 0 || memcmp(t->held.data + at, open_tag, n) == 0;
-    if (may_be && n == N_OPEN) {
-        drop(t, at + N_OPEN);
-        t->stage = THOUGHT_OPEN;
+    const size_t at = n_spaces(&t->held);
+    const enum sight open = see(t, at, t->marks->open), plain = see(t, at, t->marks->plain);
+    if (open == SIGHT_IS || plain == SIGHT_IS) {
+        drop(t, at + strlen(open == SIGHT_IS ? t->marks->open : t->marks->plain));
+        t->stage = open == SIGHT_IS ? THOUGHT_OPEN : THOUGHT_ANSWER;
         return true;
     }
-    if (may_be && !is_end)
+    if (!is_end && (open == SIGHT_MAY_BE || plain == SIGHT_MAY_BE))
         return false;
     t->stage = THOUGHT_ANSWER;
     return true;
 }
 
 /* How many bytes at the end of s may be the beginning of the closing tag. */
-static size_t n_partial(const char *s, size_t n)
+static size_t n_partial(const struct thought *t, const char *s, size_t n)
 {
-    for (size_t k = n < N_CLOSE - 1 ? n : N_CLOSE - 1; k > 0; k--)
-        if (memcmp(s + n - k, close_tag, k) == 0)
+    const size_t max = strlen(t->marks->close) - 1;
+    for (size_t k = n < max ? n : max; k > 0; k--)
+        if (memcmp(s + n - k, t->marks->close, k) == 0)
             return k;
     return 0;
 }
@@ -87,8 +95,9 @@ static bool think(struct thought *t, bool is_end)
         drop(t, n_spaces(&t->held));
     const char *s = t->held.data;
     const size_t n = t->held.len;
-    const char *hit = n > 0 ? memmem(s, n, close_tag, N_CLOSE) : NULL;
-    size_t end = hit ? (size_t)(hit - s) : is_end ? n : n - (n > 0 ? n_partial(s, n) : 0);
+    const size_t n_close = strlen(t->marks->close);
+    const char *hit = n > 0 ? memmem(s, n, t->marks->close, n_close) : NULL;
+    size_t end = hit ? (size_t)(hit - s) : is_end ? n : n - (n > 0 ? n_partial(t, s, n) : 0);
     const size_t tag_at = end;
     while (end > 0 && is_space(s[end - 1]))
         end--;
@@ -99,17 +108,32 @@ static bool think(struct thought *t, bool is_end)
             drop(t, t->held.len);
         return false;
     }
-    drop(t, tag_at - end + N_CLOSE);
+    drop(t, tag_at - end + n_close);
     t->stage = THOUGHT_CLOSED;
     return true;
 }
 
-static bool close_up(struct thought *t)
+/* What may stand between thought and answer goes. */
+static bool close_up(struct thought *t, bool is_end)
 {
     drop(t, n_spaces(&t->held));
-    if (t->held.len > 0)
-        t->stage = THOUGHT_ANSWER;
-    return t->held.len > 0;
+    if (t->held.len == 0)
+        return false;
+    const char *tags[] = {t->marks->then, t->marks->plain};
+    bool may_be = false;
+    for (size_t i = 0; i < 2; i++) {
+        const enum sight sight = see(t, 0, tags[i]);
+        may_be = may_be || sight == SIGHT_MAY_BE;
+        if (sight == SIGHT_IS) {
+            drop(t, strlen(tags[i]));
+            t->stage = THOUGHT_ANSWER;
+            return true;
+        }
+    }
+    if (may_be && !is_end)
+        return false;
+    t->stage = THOUGHT_ANSWER;
+    return true;
 }
 
 void thought_push(struct thought *t, const char *s, size_t n, bool is_end)
@@ -124,7 +148,7 @@ void thought_push(struct thought *t, const char *s, size_t n, bool is_end)
         else if (t->stage == THOUGHT_OPEN)
             goes_on = think(t, is_end);
         else if (t->stage == THOUGHT_CLOSED)
-            goes_on = close_up(t);
+            goes_on = close_up(t, is_end);
         else
             break;
     }
@@ -132,15 +156,19 @@ void thought_push(struct thought *t, const char *s, size_t n, bool is_end)
         give(t, &t->answer, t->held.len);
 }
 
-bool thought_is_opened(const char *prompt_end, size_t n)
+bool thought_is_opened(const struct chat_think *marks, const char *prompt_end, size_t n)
 {
+    const size_t n_open = strlen(marks->open);
     while (n > 0 && is_space(prompt_end[n - 1]))
         n--;
-    return n >= N_OPEN && memcmp(prompt_end + n - N_OPEN, open_tag, N_OPEN) == 0;
+    return n >= n_open && memcmp(prompt_end + n - n_open, marks->open, n_open) == 0;
 }
 
-bool thought_is_tag(const char *piece, size_t n)
+bool thought_is_tag(const struct chat_think *marks, const char *piece, size_t n)
 {
-    return (n == N_OPEN && memcmp(piece, open_tag, n) == 0) ||
-           (n == N_CLOSE && memcmp(piece, close_tag, n) == 0);
+    const char *const tags[] = {marks->open, marks->close, marks->then, marks->plain};
+    for (size_t i = 0; i < sizeof tags / sizeof *tags; i++)
+        if (n > 0 && tags[i] && memmem(tags[i], strlen(tags[i]), piece, n))
+            return true;
+    return false;
 }

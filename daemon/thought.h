@@ -1,5 +1,6 @@
 /*
- * What a model thinks aloud before it answers, told apart from the answer while it comes.
+ * What a model thinks aloud before it answers, told apart from the answer while it comes, by its
+ * family's marks (engine/chat_think.h):
  *
  *     [<think>] thought </think> answer
  *
@@ -15,6 +16,7 @@
 #include <stddef.h>
 
 #include "base/buf.h"
+#include "engine/chat.h"
 
 enum thought_stage {
     THOUGHT_OFF,    /* nothing is told apart */
@@ -26,6 +28,7 @@ enum thought_stage {
 
 struct thought {
     enum thought_stage stage;
+    const struct chat_think *marks;
     bool has_begun;       /* something of the thought was given */
     struct buf held;
     struct buf reasoning; /* all of the thought so far */
@@ -37,13 +40,14 @@ struct thought {
 void thought_init(struct thought *t, size_t max);
 void thought_done(struct thought *t);
 /* Behind a prompt that is_open: it ends in an opening tag. */
-void thought_start(struct thought *t, bool is_open);
+void thought_start(struct thought *t, const struct chat_think *marks, bool is_open);
 /* The next bytes of the whole text; is_end: there will be no more, what is held is given. What is
  * new is appended to reasoning and answer; errors stick in these. */
 void thought_push(struct thought *t, const char *s, size_t n, bool is_end);
 /* Whether a prompt that ends so leaves an opening tag open. */
-bool thought_is_opened(const char *prompt_end, size_t n);
-/* Whether id's spelling is a tag: a vocabulary may have them as control tokens. */
-bool thought_is_tag(const char *piece, size_t n);
+bool thought_is_opened(const struct chat_think *marks, const char *prompt_end, size_t n);
+/* Whether an id's spelling is a tag or part of one: a vocabulary may have them as control
+ * tokens. */
+bool thought_is_tag(const struct chat_think *marks, const char *piece, size_t n);
 
 #endif

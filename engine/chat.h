@@ -33,6 +33,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/ids.h"
+#include "engine/chat_think.h"
 #include "engine/tok.h"
 
 enum chat_role { CHAT_NONE, CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT };
@@ -65,7 +66,8 @@ const char *chat_builtin_name(size_t i);
 const char *chat_family(const struct chat *c); /* a format's name, or "template": the model's own */
 /* What a template does beside printing messages. */
 struct chat_traits {
-    bool thinks;     /* it knows <think> */
+    bool thinks;     /* it knows marks of thinking: `think` */
+    const struct chat_think *think; /* chat_think.h; NULL: none */
     bool has_switch; /* it asks enable_thinking, or thinking */
     bool tells_time; /* strftime_now */
 };

@@ -322,7 +322,8 @@ static int choose_source(const char *template_text, const char *override, struct
 static void find_traits(struct chat *c, const struct jinja *j, const char *source)
 {
     c->traits = (struct chat_traits){
-        .thinks = strstr(source, "<think>") || strstr(source, "</think>"),
+        .thinks = chat_think_of(source) != NULL,
+        .think = chat_think_of(source),
         .has_switch = jinja_names(j, "enable_thinking") || jinja_names(j, "thinking"),
         .tells_time = jinja_names(j, "strftime_now"),
     };
@@ -336,7 +337,9 @@ static int open_source(struct loading *l, bool has_family, struct err *e)
     if (rc < 0)
         return rc;
     find_traits(l->c, l->jinja, l->source);
-    const bool is_fixed = !l->c->traits.has_switch && !l->c->traits.tells_time;
+    const struct chat_traits *traits = &l->c->traits;
+    const bool is_fixed = !traits->has_switch && !traits->tells_time &&
+                          (!traits->think || chat_think_is_common(traits->think));
     rc = has_family && is_fixed ? recognise(l, &why) : ERR_UNSUPPORTED;
     if (rc == ERR_NOMEM)
         return err_set(e, rc, "%s", why.text);

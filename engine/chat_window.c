@@ -57,13 +57,35 @@ static int nomem(struct err *e)
     return err_set(e, ERR_NOMEM, "no memory for the chat");
 }
 
+/* What was thought before an answer goes into a field of its own, as templates that don't know
+ * <think> want it: in the answer they would leave it for ever. */
+static int split_off(struct window *w, struct template_message *to, struct jinja_str *text)
+{
+    const struct chat_think *k = w->c->traits.think;
+    struct chat_split split;
+    struct jinja_value thought;
+    if (to->role != CHAT_ASSISTANT || !k || chat_think_is_common(k) ||
+        !chat_think_split(k, text->s, text->n, &split))
+        return 0;
+    *text = (struct jinja_str){.s = split.answer, .n = split.n_answer};
+    if (split.n_thought == 0 || to->thought.n > 0)
+        return 0;
+    if (jinja_marked(&w->arena, split.thought, split.n_thought, TEMPLATE_MARK_THOUGHT, &thought) <
+        0)
+        return nomem(w->e);
+    to->thought = thought.str;
+    return 0;
+}
+
 /* Joins m[i]'s text to a conformed message. */
 static int join(struct window *w, struct template_message *to, size_t i)
 {
-    const struct chat_message *m = &w->m[i];
-    const size_t gap = to->content.n > 0 && m->n_text > 0 ? 2 : 0, n = to->content.n;
-    char *s = arena_alloc(&w->arena, n + gap + m->n_text + 1);
-    uint8_t *marks = arena_alloc(&w->arena, n + gap + m->n_text + 1);
+    struct jinja_str text = {.s = w->m[i].text ? w->m[i].text : "", .n = w->m[i].n_text};
+    if (split_off(w, to, &text) < 0)
+        return w->e->code;
+    const size_t gap = to->content.n > 0 && text.n > 0 ? 2 : 0, n = to->content.n;
+    char *s = arena_alloc(&w->arena, n + gap + text.n + 1);
+    uint8_t *marks = arena_alloc(&w->arena, n + gap + text.n + 1);
     if (!s || !marks)
         return nomem(w->e);
     if (n > 0) {
@@ -71,10 +93,10 @@ static int join(struct window *w, struct template_message *to, size_t i)
         memcpy(marks, to->content.marks, n);
     }
     memcpy(s + n, "\n\n", gap);
-    if (m->n_text > 0)
-        memcpy(s + n + gap, m->text, m->n_text);
-    memset(marks + n, (int)(1 + i % TEMPLATE_MARKS), gap + m->n_text);
-    to->content = (struct jinja_str){.s = s, .n = n + gap + m->n_text, .marks = marks};
+    if (text.n > 0)
+        memcpy(s + n + gap, text.s, text.n);
+    memset(marks + n, (int)(1 + i % TEMPLATE_MARKS), gap + text.n);
+    to->content = (struct jinja_str){.s = s, .n = n + gap + text.n, .marks = marks};
     return 0;
 }
 

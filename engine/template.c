@@ -20,7 +20,14 @@ static int message(struct arena *a, const struct template_message *m, struct jin
     int rc = jinja_dict_new(a, ret);
     if (rc == 0)
         rc = jinja_dict_set(a, ret, "role", &name);
-    return rc < 0 ? rc : jinja_dict_set(a, ret, "content", &content);
+    if (rc == 0)
+        rc = jinja_dict_set(a, ret, "content", &content);
+    /* each family's name for it */
+    static const char *const names[] = {"reasoning_content", "reasoning", "thinking"};
+    const struct jinja_value thought = {.type = JINJA_STR, .str = m->thought};
+    for (size_t i = 0; rc == 0 && m->thought.n > 0 && i < sizeof names / sizeof *names; i++)
+        rc = jinja_dict_set(a, ret, names[i], &thought);
+    return rc;
 }
 
 static int variables(struct arena *arena, const struct template_args *a, struct jinja_value *ret)

@@ -15,10 +15,12 @@
 
 #define TEMPLATE_BYTES_MAX JINJA_SOURCE_BYTES_MAX
 #define TEMPLATE_MARKS 254
+#define TEMPLATE_MARK_THOUGHT 255 /* of what an answer began with: no message's share */
 
 struct template_message {
     enum chat_role role;
     struct jinja_str content; /* with its marks: 1 + message % TEMPLATE_MARKS */
+    struct jinja_str thought; /* before the answer, marked TEMPLATE_MARK_THOUGHT; n 0: nothing */
 };
 
 struct template_args {

@@ -179,6 +179,68 @@ class Switch(unittest.TestCase):
             d.stop()
 
 
+MAGISTRAL = STRIPPING.replace("m.content.split('</think>')[-1].lstrip('\n')", "m.content").replace(
+    "{% for", "{% set marks = '[THINK]' + '[/THINK]' %}{% for", 1
+)
+
+
+class Apart(unittest.TestCase):
+    """Stored answers show what was thought apart, by the marks of the model's family."""
+
+    def items(self, template, pieces):
+        d = Scripted({"chat_template": template, "default": {"pieces": pieces}})
+        try:
+            status, c = d.post("/v1/conversations", {})
+            d.post("/v1/responses", {"conversation": c["id"], "input": "q"})
+            status, r = d.get(f"/v1/conversations/{c['id']}/items")
+            item = r["data"][0]
+            status, c = d.post("/v1/conversations", {"items": [item]})
+            status, r = d.get(f"/v1/conversations/{c['id']}/items")
+            again = r["data"][0]
+            for key in ("content", "role"):
+                self.assertEqual(again[key], item[key])
+            self.assertEqual(again["hearth"].get("thinking"), item["hearth"].get("thinking"))
+            return [(p["type"], p["text"]) for p in item["content"]], item["hearth"].get("thinking")
+        finally:
+            d.stop()
+
+    def test_items_show_the_thought_as_a_part_and_lose_nothing(self):
+        parts, marks = self.items(STRIPPING, ["<think>\n", "hm", "\n</think>\n\n", "Yes."])
+        self.assertEqual(parts, [("reasoning_text", "hm"), ("output_text", "Yes.")])
+        self.assertEqual(marks, {"before": "<think>\n", "between": "\n</think>\n\n"})
+
+    def test_items_show_a_thought_that_the_prompt_opened(self):
+        parts, marks = self.items(OPENING, ["hm", "\n</think>\n\n", "Yes."])
+        self.assertEqual(parts, [("reasoning_text", "hm"), ("output_text", "Yes.")])
+        self.assertEqual(marks, {"before": "", "between": "\n</think>\n\n"})
+
+    def test_items_without_a_thought_are_as_they_were(self):
+        parts, marks = self.items(STRIPPING, ["Yes ", "<think>"])
+        self.assertEqual((parts, marks), ([("output_text", "Yes <think>")], None))
+
+    def test_other_families_have_marks_of_their_own(self):
+        parts, marks = self.items(MAGISTRAL, ["[THINK]", "hm", "[/THINK]", "Yes."])
+        self.assertEqual(parts, [("reasoning_text", "hm"), ("output_text", "Yes.")])
+        self.assertEqual(marks, {"before": "[THINK]", "between": "[/THINK]"})
+
+    def test_their_thoughts_are_told_apart_and_leave_the_next_prompt(self):
+        d = Scripted(
+            {
+                "chat_template": MAGISTRAL,
+                "default": {"pieces": ["[THINK]", "hm", "[/THINK]", "Yes."]},
+            }
+        )
+        try:
+            r = d.chat([user("q")])
+            self.assertEqual((thought(r), content(r)), ("hm", "Yes."))
+            said = [user("q"), assistant("[THINK]hm[/THINK]Yes."), user("and?")]
+            bare = [user("q"), assistant("Yes."), user("and?")]
+            n = [d.chat(m)["usage"]["prompt_tokens"] for m in (said, bare)]
+            self.assertEqual(n[0], n[1])
+        finally:
+            d.stop()
+
+
 class Strict(unittest.TestCase):
     def test_users_in_a_row_are_joined_and_other_orders_say_what_the_template_says(self):  # B36
         d = Scripted({"chat_template": STRICT, "default": {"pieces": ["fine"]}})
