@@ -40,6 +40,8 @@ BUILTIN(global_raise)
     int rc = jinja_to_str(r, &args->v[0], &s);
     if (rc < 0)
         return rc;
+    if (s.n == 0 || s.s[0] == '\0')
+        return jinja_fail(r, ERR_INVAL, "raise_exception without a text");
     return err_set(r->e, ERR_INVAL, "%.*s", (int)(s.n < 400 ? s.n : 400), s.s);
 }
 

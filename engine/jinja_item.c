@@ -191,8 +191,8 @@ int jinja_slice(struct jinja_run *r, const struct jinja_node *x, struct jinja_va
         return jinja_fail_undefined(r, &of);
     bool is_list = of.type == JINJA_LIST && of.list->kind <= LIST_RANGE;
     if (of.type != JINJA_STR && !is_list)
-        return jinja_fail(r, x->a->kind == NODE_CONST ? ERR_UNSUPPORTED : ERR_INVAL,
-                          "a slice of %s", jinja_type_name(&of));
+        return jinja_fail(r, ERR_UNSUPPORTED, "a slice of %s", /* undefined if it's a constant */
+                          jinja_type_name(&of));
     rc = slice_bounds(r, v, is_list ? of.list->n : jinja_n_chars(&of.str), b);
     if (rc == 0 && !is_list) {
         rc = slice_str(r, &of.str, b, ret);

@@ -116,6 +116,24 @@ static int parse_set(struct jinja_parser *p, struct jinja_node *x)
     return rc < 0 ? rc : tag_end(p);
 }
 
+/* The list of a for, where "x if y" is the loop's filter, and the condition of an if: one or
+ * several in a row, none of them an "x if y". */
+static int without_if(struct jinja_parser *p, struct jinja_node **ret)
+{
+    int rc = jinja_disjunction(p, ret);
+    if (rc < 0 || !jinja_is_op(p, ','))
+        return rc;
+    struct jinja_node *x = jinja_node(p, NODE_TUPLE), *v;
+    rc = x ? jinja_node_add(p, x, *ret) : ERR_NOMEM;
+    while (rc == 0 && jinja_take_op(p, ',')) {
+        rc = jinja_disjunction(p, &v);
+        if (rc == 0)
+            rc = jinja_node_add(p, x, v);
+    }
+    *ret = x;
+    return rc;
+}
+
 static int parse_if(struct jinja_parser *p, struct jinja_node *x)
 {
     static const char *const ends[] = {"elif", "else", "endif", NULL};
@@ -124,7 +142,7 @@ static int parse_if(struct jinja_parser *p, struct jinja_node *x)
     int rc;
     x->kind = NODE_IF;
     do {
-        rc = jinja_tuple(p, &v);
+        rc = without_if(p, &v);
         if (rc == 0)
             rc = jinja_node_add(p, x, v);
         if (rc == 0)
@@ -145,23 +163,6 @@ static int parse_if(struct jinja_parser *p, struct jinja_node *x)
     return rc < 0 ? rc : tag_end(p);
 }
 
-/* The list of a for: "x if y" there is the loop's filter. */
-static int parse_iterable(struct jinja_parser *p, struct jinja_node **ret)
-{
-    int rc = jinja_disjunction(p, ret);
-    if (rc < 0 || !jinja_is_op(p, ','))
-        return rc;
-    struct jinja_node *x = jinja_node(p, NODE_TUPLE), *v;
-    rc = x ? jinja_node_add(p, x, *ret) : ERR_NOMEM;
-    while (rc == 0 && jinja_take_op(p, ',')) {
-        rc = jinja_disjunction(p, &v);
-        if (rc == 0)
-            rc = jinja_node_add(p, x, v);
-    }
-    *ret = x;
-    return rc;
-}
-
 static int parse_for(struct jinja_parser *p, struct jinja_node *x)
 {
     static const char *const ends[] = {"else", "endfor", NULL};
@@ -173,7 +174,7 @@ static int parse_for(struct jinja_parser *p, struct jinja_node *x)
     if (rc == 0 && !jinja_take_name(p, "in"))
         rc = jinja_syntax(p, "for without in");
     if (rc == 0)
-        rc = parse_iterable(p, &x->a);
+        rc = without_if(p, &x->a);
     if (rc == 0 && jinja_take_name(p, "if"))
         rc = jinja_expression(p, &x->b);
     x->is_recursive = rc == 0 && jinja_take_name(p, "recursive");
@@ -456,7 +457,7 @@ static int check_calls(const struct jinja *j, struct err *e)
             jinja_str_is(&t->str, "caller") || jinja_str_is(&t->str, "loop"))
             continue;
         size_t k = 0;
-        static const char *const words[] = {"in", "if",   "not",  "and",  "or",
+        static const char *const words[] = {"in", "for", "if",   "not",  "and", "or",
                                             "is", "elif", "else", "call", NULL};
         bool is_known = jinja_find_test(&t->str) && t[-1].kind == TOKEN_NAME;
         for (const char *const *w = words; *w; w++)

@@ -114,14 +114,13 @@ static int set_block(struct jinja_run *r, const struct jinja_node *x)
 static int filter_block(struct jinja_run *r, const struct jinja_node *x)
 {
     struct jinja_value v;
-    struct jinja_str s;
     int rc = jinja_captured(r, x->a, jinja_scope_push(r, r->scope), &v);
     if (rc < 0 || r->flow != FLOW_NONE)
         return rc;
     rc = filtered(r, x->b, &v);
-    if (rc == 0)
-        rc = jinja_to_str(r, &v, &s);
-    return rc < 0 ? rc : emit(r, &s);
+    if (rc == 0 && v.type != JINJA_STR) /* as Jinja2, which joins the pieces of its output */
+        rc = jinja_fail(r, ERR_INVAL, "a filter block that gives %s", jinja_type_name(&v));
+    return rc < 0 ? rc : emit(r, &v.str);
 }
 
 static int run_if(struct jinja_run *r, const struct jinja_node *x)

@@ -3,11 +3,12 @@
 
     pip install jinja2; ninja -C BUILD tests/engine/text/jinja_render
     tests/reference/jinja_fuzz.py BUILD/tests/engine/text/jinja_render [--corpus DIR]
-                                  [--mutations N] [--seed N] [--seconds N]
+                                  [--mutations N] [--grammar N] [--seed N] [--seconds N]
 
 Without --mutations each template of the corpus (all *.jinja of DIR; else jinja/chats and
 jinja/snippets.jsonl) is run over the conversations below. With it, N templates made by cutting,
-doubling, swapping and splicing parts of these are. Exit status 1: something differed; each such
+doubling, swapping and splicing parts of these are; with --grammar, N templates made by
+jinja_grammar.py. Exit status 77: jinja2 isn't installed; 1: something differed; each such
 case is printed as a line of JSON, with the seed in front.
 """
 
@@ -23,7 +24,12 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-import jinja as reference  # noqa: E402
+try:
+    import jinja as reference  # noqa: E402
+except ImportError:
+    print("skipped: jinja2 is not installed")
+    sys.exit(77)
+import jinja_grammar  # noqa: E402
 
 UNSUPPORTED = -9  # checked at start against the tool's own answer
 
@@ -438,6 +444,7 @@ def main():
     p.add_argument("tool")
     p.add_argument("--corpus")
     p.add_argument("--mutations", type=int, default=0)
+    p.add_argument("--grammar", type=int, default=0)
     p.add_argument("--seed", type=int, default=int(time.time()))
     p.add_argument("--seconds", type=float, default=20, help="for one template; more is a finding")
     a = p.parse_args()
@@ -451,13 +458,17 @@ def main():
     )
     rng = random.Random(a.seed)
     print(f"seed {a.seed}, {len(pool)} templates, {len(all_runs)} conversations", flush=True)
-    if not a.mutations:
+    if not a.mutations and not a.grammar:
         for name, template in pool:
             check(tool, env, name, template, all_runs + [extra], t)
     texts = [template for _, template in pool]
     for i in range(a.mutations):
         template = mutate(rng, texts)
         check(tool, env, f"mutation {i}", template, rng.sample(all_runs, 3) + [extra], t)
+    maker = jinja_grammar.Maker(rng)
+    for i in range(a.grammar):
+        runs = [dict(extra, **chat) for chat in rng.sample(all_runs, 2)] + [extra]
+        check(tool, env, f"grammar {i}", maker.template(), runs, t)
     report(t, a.seed)
     sys.exit(1 if t.wrong else 0)
 
