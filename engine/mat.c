@@ -12,6 +12,7 @@
 #include "engine/mat.h"
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -43,66 +44,12 @@ struct unpacker {
     int bias;
     int sub;                /* enum sub */
     int d_offset, m_offset; /* of the F16 scale and minimum in the file block; m −1: none */
-    /* Block i of 32 within the file block. NULL: floats. */
+    /* Block i of 32 within the file block: taken out, or straight into a column of the packed
+     * block's quants, and s. Packing is most of what a start takes, so common types have the
+     * second; floats have neither. */
     void (*unpack)(const uint8_t *block, int i, struct block32 *ret);
+    void (*pack)(const uint8_t *block, int i, uint8_t *quants, int column, uint8_t s[2]);
 };
-
-static void unpack_nibbles(const uint8_t *qs, uint8_t q[32])
-{
-    for (int i = 0; i < 16; i++) {
-        q[i] = qs[i] & 15;
-        q[i + 16] = qs[i] >> 4;
-    }
-}
-
-static void unpack_q4_0(const uint8_t *b, int i, struct block32 *ret)
-{
-    (void)i;
-    unpack_nibbles(b + 2, ret->q);
-}
-
-static void unpack_q4_1(const uint8_t *b, int i, struct block32 *ret)
-{
-    (void)i;
-    unpack_nibbles(b + 4, ret->q);
-}
-
-/* Bit i of a byte to byte i, as 0 or 1. */
-static uint64_t spread_bits(uint8_t bits)
-{
-    const uint64_t one_each = bits * UINT64_C(0x0101010101010101) & UINT64_C(0x8040201008040201);
-    return (one_each + UINT64_C(0x7f7f7f7f7f7f7f7f)) >> 7 & UINT64_C(0x0101010101010101);
-}
-
-/* The fifth bits lie in a little-endian word: as does the machine. */
-static void unpack_fives(const uint8_t *qh, const uint8_t *qs, uint8_t q[32])
-{
-    unpack_nibbles(qs, q);
-    for (int i = 0; i < 4; i++) {
-        uint64_t eight;
-        memcpy(&eight, q + 8 * i, 8);
-        eight |= spread_bits(qh[i]) << 4;
-        memcpy(q + 8 * i, &eight, 8);
-    }
-}
-
-static void unpack_q5_0(const uint8_t *b, int i, struct block32 *ret)
-{
-    (void)i;
-    unpack_fives(b + 2, b + 6, ret->q);
-}
-
-static void unpack_q5_1(const uint8_t *b, int i, struct block32 *ret)
-{
-    (void)i;
-    unpack_fives(b + 4, b + 8, ret->q);
-}
-
-static void unpack_q8_0(const uint8_t *b, int i, struct block32 *ret)
-{
-    (void)i;
-    memcpy(ret->q, b + 2, 32);
-}
 
 /* Eight pairs of 6-bit scale and minimum in 12 bytes. */
 static void unpack_scale_min(const uint8_t *p, int i, uint8_t s[2])
@@ -114,14 +61,6 @@ static void unpack_scale_min(const uint8_t *p, int i, uint8_t s[2])
         s[0] = (uint8_t)((p[i + 4] & 15) | p[i - 4] >> 6 << 4);
         s[1] = (uint8_t)(p[i + 4] >> 4 | p[i] >> 6 << 4);
     }
-}
-
-static void unpack_q4_k(const uint8_t *b, int i, struct block32 *ret)
-{
-    const uint8_t *qs = b + 16 + 32 * (i / 2);
-    unpack_scale_min(b + 4, i, ret->s);
-    for (int k = 0; k < 32; k++)
-        ret->q[k] = i & 1 ? qs[k] >> 4 : qs[k] & 15;
 }
 
 static void unpack_q5_k(const uint8_t *b, int i, struct block32 *ret)
@@ -164,15 +103,104 @@ static void unpack_q2_k(const uint8_t *b, int i, struct block32 *ret)
     memcpy(ret->s, b + 2 * i, 2);
 }
 
+#define LOW_NIBBLES UINT32_C(0x0f0f0f0f)
+
+static void put_four(uint8_t *quants, int line, int column, uint32_t four)
+{
+    memcpy(quants + 64 * line + 4 * column, &four, 4);
+}
+
+/* Bytes of k and k + 16 in a file's byte become those of k and k + 4 in a packed one. */
+static void pack_nibbles(const uint8_t *qs, uint8_t *quants, int column)
+{
+    uint32_t f[4];
+    memcpy(f, qs, sizeof f);
+    for (int i = 0; i < 2; i++) {
+        const uint32_t a = f[2 * i], b = f[2 * i + 1];
+        put_four(quants, i, column, (a & LOW_NIBBLES) | (b & LOW_NIBBLES) << 4);
+        put_four(quants, i + 2, column, (a >> 4 & LOW_NIBBLES) | (b & ~LOW_NIBBLES));
+    }
+}
+
+/* Bits at even places to the lower half, those at odd ones to the upper (Hacker's Delight, 7-2). */
+static uint32_t unshuffle(uint32_t x)
+{
+    uint32_t t = (x ^ x >> 1) & 0x22222222;
+    x ^= t ^ t << 1;
+    t = (x ^ x >> 2) & 0x0c0c0c0c;
+    x ^= t ^ t << 2;
+    t = (x ^ x >> 4) & 0x00f000f0;
+    x ^= t ^ t << 4;
+    t = (x ^ x >> 8) & 0x0000ff00;
+    return x ^ t ^ t << 8;
+}
+
+/* Bit 4 j + b of the file's word is bit j of byte b: two steps of turning the place's five bits. */
+static void pack_fifth_bits(const uint8_t *qh, uint8_t *quants, int column)
+{
+    uint32_t x;
+    memcpy(&x, qh, sizeof x);
+    put_four(quants, 4, column, unshuffle(unshuffle(x)));
+}
+
+static void pack_q4_0(const uint8_t *b, int i, uint8_t *quants, int column, uint8_t s[2])
+{
+    (void)i, (void)s;
+    pack_nibbles(b + 2, quants, column);
+}
+
+static void pack_q4_1(const uint8_t *b, int i, uint8_t *quants, int column, uint8_t s[2])
+{
+    (void)i, (void)s;
+    pack_nibbles(b + 4, quants, column);
+}
+
+static void pack_q5_0(const uint8_t *b, int i, uint8_t *quants, int column, uint8_t s[2])
+{
+    (void)i, (void)s;
+    pack_nibbles(b + 6, quants, column);
+    pack_fifth_bits(b + 2, quants, column);
+}
+
+static void pack_q5_1(const uint8_t *b, int i, uint8_t *quants, int column, uint8_t s[2])
+{
+    (void)i, (void)s;
+    pack_nibbles(b + 8, quants, column);
+    pack_fifth_bits(b + 4, quants, column);
+}
+
+static void pack_q8_0(const uint8_t *b, int i, uint8_t *quants, int column, uint8_t s[2])
+{
+    uint32_t f[8];
+    (void)i, (void)s;
+    memcpy(f, b + 2, sizeof f);
+    for (int line = 0; line < 8; line++)
+        put_four(quants, line, column, f[line]);
+}
+
+/* Low nibbles of 32 bytes are one block, the high ones the next. */
+static void pack_q4_k(const uint8_t *b, int i, uint8_t *quants, int column, uint8_t s[2])
+{
+    uint32_t f[8];
+    memcpy(f, b + 16 + 32 * (i / 2), sizeof f);
+    unpack_scale_min(b + 4, i, s);
+    for (int line = 0; line < 4; line++) {
+        const uint32_t a = f[2 * line], c = f[2 * line + 1];
+        put_four(quants, line, column,
+                 i & 1 ? (a >> 4 & LOW_NIBBLES) | (c & ~LOW_NIBBLES)
+                       : (a & LOW_NIBBLES) | (c & LOW_NIBBLES) << 4);
+    }
+}
+
 static const struct unpacker unpackers[] = {
-    {QUANT_Q4_0, MAT_U4_D, 32, 18, QUANTS_4, 8, SUB_NONE, 0, -1, unpack_q4_0},
-    {QUANT_Q4_1, MAT_U4_DM, 32, 20, QUANTS_4, 0, SUB_NONE, 0, 2, unpack_q4_1},
-    {QUANT_Q4_K, MAT_U4_K, 256, 144, QUANTS_4, 0, SUB_32, 0, 2, unpack_q4_k},
-    {QUANT_IQ4_NL, MAT_NL_D, 32, 18, QUANTS_NL, 0, SUB_NONE, 0, -1, unpack_q4_0},
-    {QUANT_Q5_0, MAT_U5_D, 32, 22, QUANTS_5, 16, SUB_NONE, 0, -1, unpack_q5_0},
-    {QUANT_Q5_1, MAT_U5_DM, 32, 24, QUANTS_5, 0, SUB_NONE, 0, 2, unpack_q5_1},
+    {QUANT_Q4_0, MAT_U4_D, 32, 18, QUANTS_4, 8, SUB_NONE, 0, -1, NULL, pack_q4_0},
+    {QUANT_Q4_1, MAT_U4_DM, 32, 20, QUANTS_4, 0, SUB_NONE, 0, 2, NULL, pack_q4_1},
+    {QUANT_Q4_K, MAT_U4_K, 256, 144, QUANTS_4, 0, SUB_32, 0, 2, NULL, pack_q4_k},
+    {QUANT_IQ4_NL, MAT_NL_D, 32, 18, QUANTS_NL, 0, SUB_NONE, 0, -1, NULL, pack_q4_0},
+    {QUANT_Q5_0, MAT_U5_D, 32, 22, QUANTS_5, 16, SUB_NONE, 0, -1, NULL, pack_q5_0},
+    {QUANT_Q5_1, MAT_U5_DM, 32, 24, QUANTS_5, 0, SUB_NONE, 0, 2, NULL, pack_q5_1},
     {QUANT_Q5_K, MAT_U5_K, 256, 176, QUANTS_5, 0, SUB_32, 0, 2, unpack_q5_k},
-    {QUANT_Q8_0, MAT_S8_D, 32, 34, QUANTS_8, 0, SUB_NONE, 0, -1, unpack_q8_0},
+    {QUANT_Q8_0, MAT_S8_D, 32, 34, QUANTS_8, 0, SUB_NONE, 0, -1, NULL, pack_q8_0},
     {QUANT_Q6_K, MAT_U6_K16, 256, 210, QUANTS_6, 32, SUB_16, 208, -1, unpack_q6_k},
     {QUANT_Q3_K, MAT_U3_K16, 256, 110, QUANTS_3, 4, SUB_16, 108, -1, unpack_q3_k},
     {QUANT_Q2_K, MAT_U2_K16, 256, 84, QUANTS_2, 0, SUB_16, 80, 82, unpack_q2_k},
@@ -180,6 +208,11 @@ static const struct unpacker unpackers[] = {
     {QUANT_F16, MAT_F16, 1, 2, 0, 0, SUB_NONE, 0, -1, NULL},
     {QUANT_BF16, MAT_BF16, 1, 2, 0, 0, SUB_NONE, 0, -1, NULL},
 };
+
+static bool is_float(const struct unpacker *u)
+{
+    return u->n_values == 1;
+}
 
 /* Packed bytes of 16 columns: the scales before a file block, and each 32 values of it. */
 static size_t head_bytes(const struct unpacker *u)
@@ -208,7 +241,7 @@ static size_t block_bytes(const struct unpacker *u)
 /* Packed bytes of one file block of 16 columns. */
 static size_t packed_block_bytes(const struct unpacker *u)
 {
-    if (!u->unpack)
+    if (is_float(u))
         return 16 * (size_t)u->n_bytes;
     return head_bytes(u) + (size_t)u->n_values / 32 * block_bytes(u);
 }
@@ -335,12 +368,16 @@ static void pack_column(const struct unpacker *u, const uint8_t *row, int64_t n_
             memcpy(dst + 32 + 2 * column, row + u->m_offset, 2);
         dst += head_bytes(u);
         for (int i = 0; i < u->n_values / 32; i++) {
-            u->unpack(row, i, &b);
+            uint8_t *quants = dst + sub_bytes(u);
+            if (u->pack) {
+                u->pack(row, i, quants, column, b.s);
+            } else {
+                u->unpack(row, i, &b);
+                pack_quants(u->quants, quants, column, b.q);
+            }
             if (u->sub != SUB_NONE)
                 pack_sub(u->sub, dst, column, b.s);
-            dst += sub_bytes(u);
-            pack_quants(u->quants, dst, column, b.q);
-            dst += quants_bytes(u->quants);
+            dst = quants + quants_bytes(u->quants);
         }
     }
 }
@@ -375,7 +412,7 @@ void mat_pack_groups(const struct mat_source *s, const struct mat *m, int group0
         if (n < 16)
             memset(group, 0, m->group_bytes);
         for (int c = 0; c < n; c++, row += row_bytes)
-            (u->unpack ? pack_column : pack_column_float)(u, row, s->n_in, group, c);
+            (is_float(u) ? pack_column_float : pack_column)(u, row, s->n_in, group, c);
     }
 }
 
@@ -574,7 +611,7 @@ void mat_row(const struct mat *m, int i, float *ret)
     const struct unpacker *u = unpackers;
     while (u->layout != m->layout)
         u++; /* the first type of a layout speaks for all: they differ in the file only */
-    if (!u->unpack) {
+    if (is_float(u)) {
         row_float(m, p, i % 16, ret);
         return;
     }
