@@ -439,6 +439,36 @@ static void ends_of_generation_are_known(void **state)
     assert_int_equal(n, 0);
 }
 
+/* As Command R's and DeepSeek Coder's own files have them. */
+static void user_defined_marks_are_control_tokens(void **state)
+{
+    (void)state;
+    static const char *const marks[] = {"<|START_OF_TURN_TOKEN|>", "<|User|>",
+                                        "<\xEF\xBD\x9CUser\xEF\xBD\x9C>"};
+    static const char *const others[] = {"<think>", "<|tool_call>", "<||>", "<|>", "  ", "|>"};
+    struct hand h;
+    struct tok *t;
+    struct err e;
+    hand_init(&h);
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+        hand_add(&h, marks[i], TOK_USER_DEFINED);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        hand_add(&h, others[i], TOK_USER_DEFINED);
+    assert_int_equal(tok_new(&h.spec, &t, &e), 0);
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        struct ids ids;
+        ids_init(&ids);
+        assert_true(tok_is_control(t, tok_find(t, marks[i], strlen(marks[i]))));
+        assert_int_equal(tok_encode(t, marks[i], strlen(marks[i]), false, &ids, &e), 0);
+        for (size_t k = 0; k < ids.n; k++)
+            assert_false(tok_is_control(t, ids.v[k]));
+        ids_done(&ids);
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_false(tok_is_control(t, tok_find(t, others[i], strlen(others[i]))));
+    tok_free(t);
+}
+
 static void the_fingerprint_covers_what_decides_ids(void **state)
 {
     (void)state;
@@ -478,6 +508,7 @@ int main(void)
         cmocka_unit_test(a_merge_whose_result_is_no_token_falls_back_to_bytes),
         cmocka_unit_test(bad_vocabularies_are_refused_by_name),
         cmocka_unit_test(ends_of_generation_are_known),
+        cmocka_unit_test(user_defined_marks_are_control_tokens),
         cmocka_unit_test(the_fingerprint_covers_what_decides_ids),
     };
     qwen = vocab_load(vocab_qwen2_path());
