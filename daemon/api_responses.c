@@ -555,7 +555,7 @@ static int list_input(struct history *h, const struct request *r, struct stored 
         return items_error(ret, &e, "after");
     json *data = json_array();
     for (size_t i = 0; i < list.n; i++)
-        json_add(data, item_json(&list.v[i]));
+        json_add(data, item_json(&list.v[i], body_thinking_marks(h)));
     history_reply_json(h, r, 200, list_json(data, list.has_more));
     return HANDLED;
 }
