@@ -63,12 +63,9 @@ def resident(pid):
 
 
 def cpu_s(pid):
-    """CPU time of all its threads so far, to the nanosecond."""
-    total = 0
-    for task in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{task}/schedstat", encoding="ascii") as f:
-            total += int(f.read().split()[0])
-    return total / 1e9
+    """CPU time so far, to the nanosecond, of the threads that have ended too: of those that load a
+    model none is left. The process's clock, as clock_getcpuclockid(3) names it."""
+    return time.clock_gettime((~pid << 3) | 2)
 
 
 def first_token_s(model, folder):
