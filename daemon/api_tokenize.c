@@ -1,8 +1,7 @@
 /*
  * POST /tokenize: what a text, or a whole chat, is in tokens.
  *
- *      {"content": "…"[, "add_special": bool, "with_pieces": bool]}
- *                                                      → {"tokens": [id …], "count", "model"}
+ *      {"content": "…"[, "add_special": bool, "with_pieces": bool]}  → {"tokens": [id …], "count"}
  *      {"messages": [{"role", "content"}, …][, "add_generation_prompt": bool]}
  *
  * "text" and "prompt" are taken for "content". Text never gives control tokens; a chat has those of
@@ -105,7 +104,6 @@ static void reply_ids(struct history *h, const struct request *r, const struct a
         for (size_t i = 0; i < ids->n; i++)
             add_piece(tokens, engine_tok(h->engine), ids->v[i]);
         json_set_int(o, "count", (int64_t)ids->n);
-        json_set_str(o, "model", h->served->id);
         history_reply_json(h, r, 200, o);
         return;
     }
@@ -113,9 +111,7 @@ static void reply_ids(struct history *h, const struct request *r, const struct a
     buf_str(&body, "{\"tokens\":[");
     for (size_t i = 0; i < ids->n; i++)
         buf_printf(&body, i ? ",%d" : "%d", (int)ids->v[i]);
-    buf_printf(&body, "],\"count\":%zu,\"model\":", ids->n);
-    json_write_str(&body, h->served->id, strlen(h->served->id));
-    buf_char(&body, '}');
+    buf_printf(&body, "],\"count\":%zu}", ids->n);
     history_reply(h, r, 200, &body);
 }
 

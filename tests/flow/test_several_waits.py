@@ -212,9 +212,7 @@ class Names(ModelsDirectory, unittest.TestCase):
 
             def count(model):
                 body = {"model": model, "messages": [user("hello")]}
-                reply = d.post("/tokenize", body)[1]
-                self.assertEqual(reply["model"], model)
-                return reply["count"]
+                return d.post("/tokenize", body)[1]["count"]
 
             self.assertEqual(count("script"), count("c"))
             self.assertNotEqual(count("b"), count("c"))
