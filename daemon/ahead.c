@@ -76,11 +76,29 @@ void ahead_cancel(struct history *h, int64_t conversation)
 
 /* ---- warming ---- */
 
+/* The row that the conversation has gone on to since the job began; 0: none, or an answer is being
+ * written, which looks after it when it ends. */
+static int64_t tip_since(struct history *h, const struct ahead *a)
+{
+    struct memory_conversation c;
+    struct memory_message tip;
+    struct arena arena;
+    struct err e;
+    arena_init(&arena, TURN_ARENA_BYTES);
+    int rc = memory_conversation_by_row(h->memory, a->conversation, &c, &arena, &e);
+    if (rc == 0 && c.tip)
+        rc = memory_message_by_row(h->memory, c.tip, &tip, &arena, &e);
+    const bool is_since = rc == 0 && c.tip != a->anchor && tip.status != MEMORY_GENERATING;
+    arena_done(&arena);
+    return is_since ? c.tip : 0;
+}
+
 static int warm_done(struct history *h, struct turn *t, struct err *e)
 {
     struct ahead *a = t->api;
     int rc = 0;
     const bool is_warm = t->finish == TURN_LENGTH;
+    const int64_t conversation = a->conversation, tip = is_warm && a->cut ? tip_since(h, a) : 0;
     if (is_warm && a->cut)
         rc = memory_cut_ready(h->memory, a->cut, e);
     if (is_warm && rc == 0 && t->n_blocks > 0 && a->conversation)
@@ -88,6 +106,8 @@ static int warm_done(struct history *h, struct turn *t, struct err *e)
     if (rc == ERR_NOTFOUND) /* deleted meanwhile */
         rc = 0;
     job_end(h, a);
+    if (tip && rc == 0 && !h->is_stopping)
+        ahead_warm(h, t->owner, conversation, tip);
     return rc;
 }
 
@@ -259,7 +279,35 @@ static int typical(const struct turn *t, struct arena *a, int *ret, struct err *
     return plan_typical(turns, n, ret, a, e);
 }
 
-static bool must_cut(const struct history *h, const struct turn *t)
+/* Whether a cut came into force while the answer was written, made ready or by hand: what the turn
+ * has read isn't the next one's window then. */
+static bool is_cut_since(const struct history *h, const struct turn *t)
+{
+    struct memory_cut cut;
+    struct arena a;
+    struct err e;
+    arena_init(&a, TURN_ARENA_BYTES);
+    const int rc = memory_cut_find(h->memory, t->store.answer.row, &cut, &a, &e);
+    const bool is = rc == 0 && cut.row != (t->window.has_cut ? t->window.cut.row : 0);
+    arena_done(&a);
+    return is;
+}
+
+/* Tokens of the window in force up to the answer; < 0: an error. */
+static int count_window(struct history *h, const struct turn *t)
+{
+    struct http_error error = {.status = 0};
+    struct turn *now = turn_new_background(h, t->owner, t->cancel);
+    int n = now ? window_load(h, now, t->store.answer.row, 0, &error) : ERR_NOMEM;
+    if (n == 0)
+        n = prepare_render(h, now, &error);
+    if (n == 0)
+        n = (int)now->window.starts[now->window.n];
+    turn_free(now);
+    return n;
+}
+
+static bool must_cut(const struct history *h, const struct turn *t, int n_window)
 {
     struct arena a;
     struct err e;
@@ -268,7 +316,7 @@ static bool must_cut(const struct history *h, const struct turn *t)
     arena_init(&a, TURN_ARENA_BYTES);
     int rc = typical(t, &a, &next, &e);
     arena_done(&a);
-    return rc == 0 && plan_needs_cut(&budget, (int)(t->prompt.n + t->out.n), next);
+    return rc == 0 && n_window >= 0 && plan_needs_cut(&budget, n_window, next);
 }
 
 void ahead_consider(struct history *h, const struct turn *t)
@@ -277,8 +325,14 @@ void ahead_consider(struct history *h, const struct turn *t)
     if (t->params.context <= PLAN_ERROR || !s->is_on || s->has_failed || h->is_stopping ||
         !t->params.use_cache || t->finish == TURN_FAILED || t->window.n == 0)
         return;
-    if (is_on_it(h, s->conversation) || ahead_jobs(h) >= AHEAD_JOBS_MAX || !must_cut(h, t))
+    if (is_on_it(h, s->conversation) || ahead_jobs(h) >= AHEAD_JOBS_MAX)
         return;
+    const bool is_new = is_cut_since(h, t);
+    if (!must_cut(h, t, is_new ? count_window(h, t) : (int)(t->prompt.n + t->out.n))) {
+        if (is_new) /* this turn's messages aren't read behind the new head yet */
+            ahead_warm(h, t->owner, s->conversation, s->answer.row);
+        return;
+    }
     struct ahead *a = job_new(h, t->owner, s->conversation);
     if (!a)
         return;

@@ -2,6 +2,8 @@
 eight exact values, and how little is read again. Windows of 1,024 tokens, English and Chinese.
 """
 
+import os
+import sqlite3
 import unittest
 
 from harness import Scripted, main
@@ -137,6 +139,20 @@ class Economy(unittest.TestCase):
         self.assertLessEqual(5 * computed, self.sliding(d, t))
         cuts = [receipt(r)["cut"] for r in t.replies if is_cut(r)]
         self.assertGreater(cuts.count("ahead"), 2 * cuts.count("live"), cuts)
+
+    def test_without_a_pause_between_turns_nothing_is_cut_twice_for_one_need(self):
+        """A cut that is made ready while an answer is written is in force for the next turn: the
+        window that this answer was read from, full as it was, calls for no other.
+        """
+        with Scripted(script("zh", CTX, long=True)) as d:
+            t = Talk(d, "summarise")
+            for line, _ in (filler("zh") * 2)[: self.N]:
+                t.say(line)
+            t.until_quiet()
+            with sqlite3.connect(os.path.join(d.folder, "state/history.db")) as db:
+                cuts = [row for (row,) in db.execute("SELECT anchor FROM cut ORDER BY row")]
+        self.assertGreater(len(cuts), 5)
+        self.assertEqual([a for a, b in zip(cuts, cuts[1:]) if b - a <= 2], [], cuts)
 
     def test_between_cuts_each_prompt_begins_with_the_one_before(self):
         with Scripted(script("en", CTX)) as d:
