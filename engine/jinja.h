@@ -94,7 +94,7 @@ struct jinja;
  */
 int jinja_new(const char *source, size_t n, struct jinja **ret, struct err *e) MUST_USE;
 void jinja_free(struct jinja *j); /* NULL is fine */
-/* Whether the source says this name anywhere ("enable_thinking"). */
+/* Whether the source says this name anywhere ("enable_thinking") but as an attribute. */
 bool jinja_names(const struct jinja *j, const char *name);
 
 /* Whether it is white space as Python's strip sees it, or nothing. */

@@ -139,10 +139,11 @@ static bool is_odd_number(const struct jinja_str *s, bool is_int)
 {
     size_t n_digits = 0;
     bool is_odd = memchr(s->s, 0, s->n) != NULL;
-    for (size_t i = 0; i < s->n; i++) {
-        const unsigned char c = (unsigned char)s->s[i];
+    for (size_t at = 0; at < s->n;) {
+        const uint32_t c = jinja_next(s, &at);
         n_digits += c >= '0' && c <= '9';
-        is_odd = is_odd || c >= 0x80 || (c == '_' && n_digits > 0);
+        is_odd = is_odd || (c >= 0x80 && jinja_char_of(c) == CHAR_DECIMAL) ||
+                 (c == '_' && n_digits > 0);
     }
     return is_odd || (is_int ? n_digits > 17 : n_digits > 40);
 }

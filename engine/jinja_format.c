@@ -387,6 +387,8 @@ static int field_value(struct braces *b, const struct jinja_str *f, struct jinja
     if (n == 0 || i > 0) {
         b->is_counting = b->is_counting || n == 0;
         b->is_numbered = b->is_numbered || n > 0;
+        if (n < f->n && (n == 0 || b->is_counting)) /* versions of Python differ */
+            return refused(b->r, "a path of a field without its number");
         const size_t at = n == 0 ? b->next++ : (size_t)index;
         if ((b->is_counting && b->is_numbered) || index == -2 || at >= b->args->n)
             return jinja_fail(b->r, ERR_INVAL, "a format's argument that isn't there");

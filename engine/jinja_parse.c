@@ -72,8 +72,9 @@ int jinja_target(struct jinja_parser *p, struct jinja_node **ret)
     if (rc == 0 && jinja_is_op(p, ',')) {
         struct jinja_node *x = jinja_node(p, NODE_TUPLE), *v;
         rc = x ? jinja_node_add(p, x, *ret) : ERR_NOMEM;
-        while (rc == 0 && jinja_take_op(p, ',') && jinja_peek(p)->kind == TOKEN_NAME &&
-               !jinja_is_name(p, "in")) {
+        while (rc == 0 && jinja_take_op(p, ',') &&
+               (jinja_is_op(p, '(') ||
+                (jinja_peek(p)->kind == TOKEN_NAME && !jinja_is_name(p, "in")))) {
             rc = target_part(p, &v);
             if (rc == 0)
                 rc = jinja_node_add(p, x, v);
@@ -510,9 +511,13 @@ void jinja_free(struct jinja *j)
 
 bool jinja_names(const struct jinja *j, const char *name)
 {
-    for (size_t i = 0; i < j->n_tokens; i++)
-        if (j->tokens[i].kind == TOKEN_NAME && jinja_str_is(&j->tokens[i].str, name))
+    for (size_t i = 0; i < j->n_tokens; i++) {
+        const bool is_attribute = i > 0 && j->tokens[i - 1].kind == TOKEN_OP &&
+                                  j->tokens[i - 1].op == '.';
+        if (j->tokens[i].kind == TOKEN_NAME && !is_attribute &&
+            jinja_str_is(&j->tokens[i].str, name))
             return true;
+    }
     return false;
 }
 

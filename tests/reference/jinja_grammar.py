@@ -4,30 +4,15 @@ A Maker draws from what chat templates use (and from what is near it), with valu
 all places, so that most templates run and the rest fail for a reason that Python has.
 """
 
-NAMES = [
-    "messages",
-    "m",
-    "s",
-    "t",
-    "n",
-    "f",
-    "xs",
-    "d",
-    "people",
-    "nil",
-    "yes",
-    "u",
-    "missing",
-    "ns",
-    "x",
-    "y",
-    "a",
-    "tools",
-    "e",
-    "nested",
-    "names",
-    "empty",
-]
+
+def counted(text):
+    """A name and how many arguments it is given."""
+    return [(name, int(n)) for name, n in (word.split(":") for word in text.split())]
+
+
+NAMES = """
+    messages m s t n f xs d people nil yes u missing ns x y a tools e nested names empty
+""".split()
 LITERALS = [
     "0",
     "1",
@@ -65,175 +50,33 @@ LITERALS = [
 ]
 BINARY = ["+", "-", "*", "/", "//", "%", "**", "~", "+", "~", "-", "*"]
 COMPARE = ["==", "!=", "<", ">", "<=", ">=", "in", "not in"]
-ATTRIBUTES = [
-    "role",
-    "content",
-    "name",
-    "age",
-    "tags",
-    "items",
-    "keys",
-    "a",
-    "b",
-    "list",
-    "x",
-    "k",
-    "first",
-    "index",
-    "count",
-    "title",
-    "update",
-    "pop",
-    "append",
-    "admin",
-    "nosuch",
-]
-STR_METHODS = [
-    ("strip", 0),
-    ("strip", 1),
-    ("lstrip", 1),
-    ("rstrip", 0),
-    ("split", 0),
-    ("split", 1),
-    ("split", 2),
-    ("rsplit", 1),
-    ("rsplit", 2),
-    ("splitlines", 0),
-    ("startswith", 1),
-    ("endswith", 1),
-    ("replace", 2),
-    ("replace", 3),
-    ("upper", 0),
-    ("lower", 0),
-    ("title", 0),
-    ("capitalize", 0),
-    ("find", 1),
-    ("rfind", 1),
-    ("index", 1),
-    ("count", 1),
-    ("join", 1),
-    ("format", 1),
-    ("format", 2),
-    ("isdigit", 0),
-    ("isalpha", 0),
-    ("isalnum", 0),
-    ("isspace", 0),
-    ("islower", 0),
-    ("isupper", 0),
-    ("istitle", 0),
-    ("swapcase", 0),
-    ("partition", 1),
-    ("rpartition", 1),
-    ("ljust", 1),
-    ("rjust", 2),
-    ("center", 1),
-    ("zfill", 1),
-    ("removeprefix", 1),
-    ("removesuffix", 1),
-    ("isascii", 0),
-    ("isdecimal", 0),
-    ("isnumeric", 0),
-    ("splitlines", 1),
-    ("find", 2),
-    ("casefold", 0),
-    ("encode", 0),
-]
-OTHER_METHODS = [
-    ("items", 0),
-    ("keys", 0),
-    ("values", 0),
-    ("get", 1),
-    ("get", 2),
-    ("copy", 0),
-    ("count", 1),
-    ("index", 1),
-    ("append", 1),
-    ("pop", 0),
-    ("update", 1),
-]
-FILTERS = [
-    ("upper", 0),
-    ("lower", 0),
-    ("title", 0),
-    ("capitalize", 0),
-    ("trim", 0),
-    ("trim", 1),
-    ("length", 0),
-    ("count", 0),
-    ("default", 1),
-    ("d", 1),
-    ("default", 2),
-    ("replace", 2),
-    ("replace", 3),
-    ("string", 0),
-    ("int", 0),
-    ("int", 1),
-    ("float", 0),
-    ("abs", 0),
-    ("round", 0),
-    ("round", 1),
-    ("round", 2),
-    ("tojson", 0),
-    ("indent", 0),
-    ("indent", 1),
-    ("indent", 2),
-    ("join", 0),
-    ("join", 1),
-    ("first", 0),
-    ("last", 0),
-    ("list", 0),
-    ("reverse", 0),
-    ("items", 0),
-    ("sort", 0),
-    ("sort", 1),
-    ("dictsort", 0),
-    ("unique", 0),
-    ("min", 0),
-    ("max", 0),
-    ("sum", 0),
-    ("wordcount", 0),
-    ("batch", 1),
-    ("batch", 2),
-    ("slice", 1),
-    ("slice", 2),
-    ("format", 1),
-    ("format", 2),
-    ("groupby", 1),
-    ("safe", 0),
-    ("escape", 0),
-    ("e", 0),
-]
-TESTS = [
-    ("defined", 0),
-    ("undefined", 0),
-    ("none", 0),
-    ("string", 0),
-    ("mapping", 0),
-    ("iterable", 0),
-    ("sequence", 0),
-    ("number", 0),
-    ("integer", 0),
-    ("float", 0),
-    ("boolean", 0),
-    ("true", 0),
-    ("false", 0),
-    ("callable", 0),
-    ("odd", 0),
-    ("even", 0),
-    ("divisibleby", 1),
-    ("eq", 1),
-    ("equalto", 1),
-    ("ne", 1),
-    ("in", 1),
-    ("lt", 1),
-    ("gt", 1),
-    ("le", 1),
-    ("ge", 1),
-    ("lower", 0),
-    ("upper", 0),
-    ("sameas", 1),
-    ("escaped", 0),
-]
+ATTRIBUTES = """
+    role content name age tags items keys a b list x k first index count title update pop append
+    admin nosuch
+""".split()
+STR_METHODS = counted("""
+    strip:0 strip:1 lstrip:1 rstrip:0 split:0 split:1 split:2 rsplit:1 rsplit:2 splitlines:0
+    startswith:1 endswith:1 replace:2 replace:3 upper:0 lower:0 title:0 capitalize:0 find:1
+    rfind:1 index:1 count:1 join:1 format:1 format:2 isdigit:0 isalpha:0 isalnum:0 isspace:0
+    islower:0 isupper:0 istitle:0 swapcase:0 partition:1 rpartition:1 ljust:1 rjust:2 center:1
+    zfill:1 removeprefix:1 removesuffix:1 isascii:0 isdecimal:0 isnumeric:0 splitlines:1 find:2
+    casefold:0 encode:0
+""")
+OTHER_METHODS = counted("""
+    items:0 keys:0 values:0 get:1 get:2 copy:0 count:1 index:1 append:1 pop:0 update:1
+""")
+FILTERS = counted("""
+    upper:0 lower:0 title:0 capitalize:0 trim:0 trim:1 length:0 count:0 default:1 d:1 default:2
+    replace:2 replace:3 string:0 int:0 int:1 float:0 abs:0 round:0 round:1 round:2 tojson:0
+    indent:0 indent:1 indent:2 join:0 join:1 first:0 last:0 list:0 reverse:0 items:0 sort:0
+    sort:1 dictsort:0 unique:0 min:0 max:0 sum:0 wordcount:0 batch:1 batch:2 slice:1 slice:2
+    format:1 format:2 groupby:1 safe:0 escape:0 e:0
+""")
+TESTS = counted("""
+    defined:0 undefined:0 none:0 string:0 mapping:0 iterable:0 sequence:0 number:0 integer:0
+    float:0 boolean:0 true:0 false:0 callable:0 odd:0 even:0 divisibleby:1 eq:1 equalto:1 ne:1
+    in:1 lt:1 gt:1 le:1 ge:1 lower:0 upper:0 sameas:1 escaped:0
+""")
 FORMATS = [
     "'%s-%s'",
     "'%d'",
