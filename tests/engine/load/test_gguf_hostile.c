@@ -231,6 +231,15 @@ SPOIL(eps_missing, gguf_remove(w, "llama.attention.layer_norm_rms_epsilon");)
 SPOIL(eps_0, gguf_remove(w, "llama.attention.layer_norm_rms_epsilon");
       gguf_put_f32(w, "llama.attention.layer_norm_rms_epsilon", 0.0f);)
 SPOIL(experts, gguf_put_u32(w, "llama.expert_count", 8);)
+SPOIL(many_experts, gguf_put_u32(w, "llama.expert_count", UINT32_MAX);)
+SPOIL(no_experts, gguf_put_u32(w, "llama.expert_count", 8);
+      gguf_put_u32(w, "llama.expert_used_count", 2);)
+SPOIL(wide_experts, gguf_put_u32(w, "llama.expert_count", 1024);
+      gguf_put_u32(w, "llama.expert_used_count", 2);
+      gguf_put_u32(w, "llama.expert_feed_forward_length", 1u << 20);)
+SPOIL(dense_experts, gguf_put_u32(w, "llama.expert_count", 8);
+      gguf_put_u32(w, "llama.expert_used_count", 2);
+      gguf_put_u32(w, "llama.leading_dense_block_count", 1000);)
 SPOIL(window, gguf_put_i32s(w, "llama.attention.sliding_window", (const int32_t[]){4096}, 1);)
 SPOIL(logit_scale, gguf_put_f32(w, "llama.logit_scale", 0.5f);)
 SPOIL(values_other, replace(w, "llama.attention.value_length", GGUF_U32, 64);)
@@ -270,7 +279,11 @@ static void hyperparameters_are_checked_for_type_range_and_sense(void **state)
         {"linear scaling", rope_linear, 0, NULL},
         {"no epsilon", eps_missing, ERR_CORRUPT, "rms_epsilon"},
         {"epsilon 0", eps_0, ERR_CORRUPT, "rms_epsilon"},
-        {"experts", experts, ERR_UNSUPPORTED, "expert_count"},
+        {"experts", experts, ERR_CORRUPT, "0 of 8 experts"},
+        {"many experts", many_experts, ERR_CORRUPT, "llama.expert_count"},
+        {"no experts", no_experts, ERR_CORRUPT, "blk.0.ffn_gate_inp.weight is missing"},
+        {"wide experts", wide_experts, ERR_CORRUPT, "blk.0.ffn_gate_inp.weight is missing"},
+        {"dense experts", dense_experts, ERR_CORRUPT, "leading_dense_block_count"},
         {"a list of windows", window, ERR_CORRUPT, "sliding_window"},
         {"a logit scale", logit_scale, ERR_UNSUPPORTED, "logit_scale"},
         {"values unlike keys", values_other, ERR_UNSUPPORTED, "64"},
