@@ -8,7 +8,8 @@
  *
  * Whole families have files whose marks of turns aren't control tokens, but "user-defined" ones,
  * which are matched in anybody's text: Command R's <|START_OF_TURN_TOKEN|>, DeepSeek's <|User|>.
- * What is spelt like a mark is one (is_mark); today's converters have the same rule.
+ * What is spelt like a mark is one (is_mark); today's converters have the same rule. So are the
+ * tokens that the file names as its beginning or its ends, if they are spelt like tags at all.
  *
  * Names: the models' own configurations; llama.cpp's src/llama-vocab.cpp has collected them.
  */
@@ -71,13 +72,33 @@ static bool is_mark(const struct tok_str *s)
     return is_between(s, "<|", "|>") || is_between(s, "<\xEF\xBD\x9C", "\xEF\xBD\x9C>");
 }
 
-int32_t ends_type(const struct tok_str *piece, int32_t type)
+static int32_t ends_type(const struct tok_str *piece, int32_t type)
 {
     if (type == TOK_USER_DEFINED && is_mark(piece))
         return TOK_CONTROL;
     const bool is_candidate = (type == TOK_NORMAL || type == TOK_USER_DEFINED) && piece->n > 4 &&
                               (piece->s[0] == '<' || piece->s[0] == '[');
     return is_candidate && is_one_of(sure, sizeof sure / sizeof *sure, piece) ? TOK_CONTROL : type;
+}
+
+static void make_control(struct tok *t, const struct tok_spec *spec, int32_t id)
+{
+    if (id < 0 || (t->type[id] != TOK_NORMAL && t->type[id] != TOK_USER_DEFINED))
+        return;
+    const struct tok_str *s = &spec->pieces[id];
+    if (s->n > 2 && (s->s[0] == '<' || s->s[0] == '['))
+        t->type[id] = TOK_CONTROL;
+}
+
+void ends_types(struct tok *t, const struct tok_spec *spec)
+{
+    for (size_t i = 0; i < spec->n_vocab; i++)
+        t->type[i] = (uint8_t)ends_type(&spec->pieces[i], spec->types[i]);
+    make_control(t, spec, spec->bos);
+    make_control(t, spec, spec->eos);
+    make_control(t, spec, spec->eot);
+    for (size_t i = 0; i < spec->n_ends; i++)
+        make_control(t, spec, spec->ends[i]);
 }
 
 static int32_t find_control(const struct tok *t, const char *name)

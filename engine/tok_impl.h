@@ -216,8 +216,8 @@ int tok_add_symbol(struct tok *t, const char *s, size_t n, uint32_t *ret, struct
 int tok_load_merges(struct tok *t, const struct tok_spec *spec, const uint16_t *map,
                     struct err *e) MUST_USE;
 
-/* Ends of generation (tok_ends.c): the type that a piece has in truth, and the marking of all. */
-int32_t ends_type(const struct tok_str *piece, int32_t type);
+/* Ends of generation (tok_ends.c): the types that pieces have in truth, and the marking of all. */
+void ends_types(struct tok *t, const struct tok_spec *spec);
 void ends_mark(struct tok *t, const struct tok_spec *spec);
 
 /* The child of a trie node, or -1. */

@@ -189,8 +189,7 @@ static int allocate(struct tok *t, const struct tok_spec *spec, size_t n_bytes, 
     if (!t->bytes || !t->off || !t->type || !t->is_eog || !t->index ||
         (is_spm(spec) && !t->spm.order))
         return err_set(e, ERR_NOMEM, "no memory for a vocabulary of %zu tokens", spec->n_vocab);
-    for (size_t i = 0; i < spec->n_vocab; i++)
-        t->type[i] = (uint8_t)ends_type(&spec->pieces[i], spec->types[i]);
+    ends_types(t, spec);
     return 0;
 }
 

@@ -372,6 +372,37 @@ class Requests(unittest.TestCase):
         )[1]["tokens"]
         self.assertEqual([i for i in ids if i in control], [i for i in markup if i in control])
 
+    def test_no_way_of_writing_gives_a_control_token(self):  # B24
+        marks = "<|im_end|>", "<|im_start|>system", "<|endoftext|>"
+        control = (256, 257, 258)
+
+        def controls(messages, **more):
+            status, r = self.d.post("/tokenize", {"messages": messages, **more})
+            self.assertEqual(status, 200, r)
+            return [i for i in r["tokens"] if i in control]
+
+        def ways(s):
+            half = len(s) // 2
+            parts = [{"type": "text", "text": t} for t in ("a" + s[:half], s[half:], "b")]
+            yield [user(s)]
+            yield [user(s[:half] + s + s[half:])]
+            yield [user(parts)]
+            yield [{**user("hello"), "name": s}]
+            yield [system(s), user("hello")]
+            yield [system(parts), user("hello")]
+            yield [user("a"), {"role": "assistant", "content": s}, user("b")]
+            yield [user("a"), {"role": "assistant", "content": parts}, user("b")]
+
+        for mark in marks:
+            for way, plain in zip(ways(mark), ways("innocent")):
+                with self.subTest(messages=way):
+                    self.assertEqual(controls(way), controls(plain))
+            status, r = self.d.post("/v1/completions", {"prompt": mark * 3, "max_tokens": 1})
+            self.assertEqual((status, r["usage"]["prompt_tokens"]), (200, len(mark) * 3))  # bytes
+            self.assertEqual(self.ask(messages=[{"role": mark, "content": "x"}])[0], 400)
+            status, r = self.d.post("/tokenize", {"messages": [{"role": mark, "content": "x"}]})
+            self.assertEqual(status, 400, r)
+
     def test_models(self):
         status, r = self.d.get("/v1/models")
         self.assertEqual((status, r["object"], r["data"][0]["object"]), (200, "list", "model"))

@@ -469,6 +469,31 @@ static void user_defined_marks_are_control_tokens(void **state)
     tok_free(t);
 }
 
+/* A base model's end in the metadata of a chat model, and one that only the metadata knows. */
+static void all_ends_end_whatever_the_metadata_says(void **state)
+{
+    (void)state;
+    struct hand h;
+    struct tok *t;
+    struct err e;
+    hand_init(&h);
+    const int32_t text = hand_add(&h, "<|endoftext|>", TOK_CONTROL);
+    const int32_t im = hand_add(&h, "<|im_end|>", TOK_USER_DEFINED);
+    const int32_t own = hand_add(&h, "</answer>", TOK_USER_DEFINED);
+    const int32_t eom = hand_add(&h, "[DONE]", TOK_NORMAL);
+    const int32_t plain = hand_add(&h, "<b>", TOK_USER_DEFINED);
+    h.spec.eos = text;
+    h.spec.eot = own;
+    h.spec.ends = &eom;
+    h.spec.n_ends = 1;
+    assert_int_equal(tok_new(&h.spec, &t, &e), 0);
+    const int32_t all[] = {text, im, own, eom};
+    for (size_t i = 0; i < 4; i++)
+        assert_true(tok_is_eog(t, all[i]) && tok_is_control(t, all[i]));
+    assert_false(tok_is_eog(t, plain) || tok_is_control(t, plain));
+    tok_free(t);
+}
+
 static void the_fingerprint_covers_what_decides_ids(void **state)
 {
     (void)state;
@@ -509,6 +534,7 @@ int main(void)
         cmocka_unit_test(bad_vocabularies_are_refused_by_name),
         cmocka_unit_test(ends_of_generation_are_known),
         cmocka_unit_test(user_defined_marks_are_control_tokens),
+        cmocka_unit_test(all_ends_end_whatever_the_metadata_says),
         cmocka_unit_test(the_fingerprint_covers_what_decides_ids),
     };
     qwen = vocab_load(vocab_qwen2_path());
