@@ -420,7 +420,6 @@ static void set_tokens(struct call *k, json *o, const struct memory_cut *cut)
     buf_done(&text);
     if (summary < 0 || facts < 0)
         return;
-    served_name(k->h, o);
     json *tokens = json_set(o, "tokens", json_object());
     json_set_int(tokens, "summary", summary);
     json_set_int(tokens, "facts", facts);
@@ -431,6 +430,7 @@ static void reply_summary(struct call *k, const struct memory_cut *cut, const ch
     json *o = json_object();
     json_set_str(o, "object", "hearth.summary");
     json_set_str(o, "conversation", k->c.id);
+    served_name(k->h, o);
     json_set_strn(o, "summary", cut->summary ? cut->summary : "", cut->n_summary);
     json_set_strn(o, "facts", cut->facts ? cut->facts : "", cut->n_facts);
     json_set_int(o, "created_at", cut->created_at);
