@@ -250,8 +250,11 @@ static bool is_set(const json *j, const char *key)
 /* What it takes, or why it doesn't run. */
 static void print_model_state(const json *m)
 {
+    const char *state = json_str(json_get(m, "state", NULL));
     if (is_set(m, "loaded"))
         printf("loaded");
+    else if (state && !strcmp(state, "loading"))
+        printf("loading, %.0f %%", 100 * number(m, "progress"));
     else if (is_set(m, "runs") && is_set(m, "fits"))
         printf("runs, %.0f tokens", number(m, "ctx"));
     else

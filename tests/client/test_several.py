@@ -84,6 +84,7 @@ class Several(ModelsDirectory, unittest.TestCase):
             waiting = h.start("ask", "--model", "c", "hi")
             d.until(lambda: self.states(d).get("c") == "loading", "c loads")
             text = h.run("status").out
+            self.assertRegex(h.run("models").out, r"\nc\n(    .*\n){2}    loading, \d+ %\n")
             waiting.kill()
             waiting.communicate()
         self.assertRegex(
