@@ -261,6 +261,7 @@ void chat_free(struct chat *c)
     free(c->controls);
     free(c->head_text);
     free(c->default_system);
+    free(c->own_text);
     free(c);
 }
 

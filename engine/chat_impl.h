@@ -51,6 +51,8 @@ struct chat {
     const char *family; /* a built-in one's name, or NULL */
     struct chat_takes takes;
     struct chat_traits traits;
+    struct chat_think own; /* marks that chat_think_probe found; points into own_text */
+    char *own_text;
     struct chat_control *controls; /* by first byte */
     size_t first_control[257];
     /* segments */
@@ -98,6 +100,9 @@ int chat_prompt_of(const struct chat *c, struct buf *ret_text, struct ids *ret, 
 /* Finds what c->jinja takes; its error if it doesn't print a plain chat. */
 int chat_window_open(struct chat *c, struct err *e) MUST_USE;
 
+/* Finds a template's marks of thinking by printing an answer with a thought: sets traits.think if
+ * there are some. ERR_NOMEM. */
+int chat_think_probe(struct chat *c, const struct jinja *j, struct err *e) MUST_USE;
 bool chat_piece_is_good(const struct chat_piece *p);
 /* chat_derive.c: sets c->derived if segments are found and proven; ERR_NOMEM. */
 int chat_derive(struct chat *c, struct err *e) MUST_USE;

@@ -337,6 +337,9 @@ static int open_source(struct loading *l, bool has_family, struct err *e)
     if (rc < 0)
         return rc;
     find_traits(l->c, l->jinja, l->source);
+    if (!l->c->traits.think && (strstr(l->source, "reasoning") || strstr(l->source, "thinking")) &&
+        (rc = chat_think_probe(l->c, l->jinja, e)) < 0)
+        return rc;
     const struct chat_traits *traits = &l->c->traits;
     const bool is_fixed = !traits->has_switch && !traits->tells_time &&
                           (!traits->think || chat_think_is_common(traits->think));

@@ -6,13 +6,17 @@
  * <think>; Magistral, Ministral [THINK]; Command A <|START_THINKING|>; Seed-OSS <seed:think>;
  * MiniMax M3 <mm:think>; gpt-oss and other Harmony models by channels; Gemma 4 by its channel;
  * Kimi-VL ◁think▷; Solar Open <|think|>; Apriel without an opening mark but a sentence in the
- * prompt.
+ * prompt. A template that puts its marks together (Hy3, Kimi K3) is asked: it prints an answer with
+ * a thought, and what stands around the two is theirs.
  */
 #include "engine/chat_think.h"
 
 #include <string.h>
 
-#include "engine/jinja.h"
+#include <stdlib.h>
+
+#include "engine/chat_impl.h"
+#include "engine/template.h"
 
 #define HARMONY_FINAL "<|channel|>final<|message|>"
 
@@ -107,4 +111,131 @@ bool chat_think_split(const struct chat_think *k, const char *text, size_t n,
                                .answer = answer.s,
                                .n_answer = answer.n};
     return true;
+}
+
+/* ---- asking a template ---- */
+
+#define MARK_BYTES_MAX 96
+#define PROBE_BYTES ((size_t)1 << 20)
+
+struct probe {
+    struct buf text, marks;
+    size_t thought, answer; /* where they are; (size_t)-1: nowhere */
+};
+
+static void probe_done(struct probe *p)
+{
+    buf_done(&p->text);
+    buf_done(&p->marks);
+}
+
+static size_t mark_at(const struct probe *p, int mark)
+{
+    const char *hit = p->marks.len > 0 ? memchr(p->marks.data, mark, p->marks.len) : NULL;
+    return hit ? (size_t)(hit - p->marks.data) : (size_t)-1;
+}
+
+/* A user's word and, unless it is a prompt, an answer with a thought or without. */
+static int probe(const struct chat *c, const struct jinja *j, const char *thought,
+                 struct probe *ret, struct err *e)
+{
+    static const char word[] = "word";
+    const bool is_prompt = thought == NULL;
+    uint8_t marks[] = {1, 1, 1, 1}, own[] = {255, 255, 255, 255};
+    const size_t n = thought ? strlen(thought) : 0;
+    const struct template_message m[] = {
+        {.role = CHAT_USER, .content = {.s = "ask", .n = 3}},
+        {.role = CHAT_ASSISTANT,
+         .content = {.s = word, .n = 4, .marks = marks},
+         .thought = {.s = thought, .n = n, .marks = own}}};
+    const struct template_args a = {.messages = m,
+                                    .n_messages = is_prompt ? 1 : 2,
+                                    .add_generation_prompt = is_prompt,
+                                    .bos = c->bos,
+                                    .eos = c->eos,
+                                    .now = c->now,
+                                    .thinking = CHAT_THINKING_ON};
+    struct arena arena;
+    arena_init(&arena, PROBE_BYTES * 64);
+    buf_init(&ret->text, PROBE_BYTES);
+    buf_init(&ret->marks, PROBE_BYTES);
+    int rc = template_run(j, &a, &arena, &ret->text, &ret->marks, e);
+    arena_done(&arena);
+    ret->thought = mark_at(ret, TEMPLATE_MARK_THOUGHT);
+    ret->answer = mark_at(ret, 1);
+    return rc;
+}
+
+static size_t common_prefix(const struct buf *a, const struct buf *b)
+{
+    size_t n = 0;
+    while (n < a->len && n < b->len && a->data[n] == b->data[n])
+        n++;
+    return n;
+}
+
+/* text[from, to) less white space on its sides, as a string at *at, which moves behind it. */
+static const char *put_mark(char **at, const struct buf *text, size_t from, size_t to)
+{
+    const struct jinja_str all = {.s = text->data + from, .n = to - from};
+    const struct jinja_str s = jinja_strip_space(&all, 3);
+    char *begin = *at;
+    if (s.n == 0 || s.n > MARK_BYTES_MAX)
+        return NULL;
+    memcpy(begin, s.s, s.n);
+    begin[s.n] = 0;
+    *at += s.n + 1;
+    return begin;
+}
+
+/* Where the opening mark begins: behind the prompt; one that the prompt has in it already, at the
+ * beginning of its line. */
+static size_t open_at(const struct probe *prompt, const struct probe *whole)
+{
+    size_t from = common_prefix(&prompt->text, &whole->text);
+    const char *s = whole->text.data;
+    while (from > 0 && from < whole->thought && (s[from] & 0xC0) == 0x80)
+        from--;
+    if (from < whole->thought)
+        return from;
+    for (from = whole->thought; from > 0 && s[from - 1] != '\n' &&
+                                whole->thought - from < MARK_BYTES_MAX;)
+        from--;
+    while (from < whole->thought && (s[from] & 0xC0) == 0x80)
+        from++;
+    return from;
+}
+
+static void take_marks(struct chat *c, const struct probe *prompt, const struct probe *whole,
+                       const struct probe *bare)
+{
+    char *at = c->own_text;
+    const size_t end = whole->thought + 4, from = open_at(prompt, whole);
+    c->own.open = put_mark(&at, &whole->text, from, whole->thought);
+    c->own.close = put_mark(&at, &whole->text, end, whole->answer);
+    const size_t n = common_prefix(&prompt->text, &bare->text);
+    if (bare->answer != (size_t)-1 && n < bare->answer)
+        c->own.plain = put_mark(&at, &bare->text, n, bare->answer);
+    if (!c->own.open || !c->own.close)
+        return;
+    c->traits.thinks = true;
+    c->traits.think = &c->own;
+}
+
+int chat_think_probe(struct chat *c, const struct jinja *j, struct err *e)
+{
+    struct probe prompt, whole, bare;
+    struct err no;
+    c->own_text = malloc((size_t)3 * (MARK_BYTES_MAX + 1));
+    if (!c->own_text)
+        return err_set(e, ERR_NOMEM, "no memory for the chat format");
+    int rc = probe(c, j, NULL, &prompt, &no);
+    const int rc_whole = probe(c, j, "hmmm", &whole, &no), rc_bare = probe(c, j, "", &bare, &no);
+    if (rc == 0 && rc_whole == 0 && rc_bare == 0 && whole.thought != (size_t)-1 &&
+        whole.answer != (size_t)-1 && whole.thought + 4 < whole.answer)
+        take_marks(c, &prompt, &whole, &bare);
+    probe_done(&prompt);
+    probe_done(&whole);
+    probe_done(&bare);
+    return 0;
 }

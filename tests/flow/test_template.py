@@ -184,6 +184,15 @@ MAGISTRAL = STRIPPING.replace("m.content.split('</think>')[-1].lstrip('\n')", "m
 )
 
 
+BUILT = (
+    "{% set open, close = '<{}>'.format('muse:1'), '</{}>'.format('muse:1') %}"
+    "{% for m in messages %}{{ '<|im_start|>' ~ m.role ~ '\n' ~ "
+    "(open ~ m.reasoning_content ~ close if loop.last and m.reasoning_content) ~ m.content ~ "
+    "'<|im_end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+
+
 class Apart(unittest.TestCase):
     """Stored answers show what was thought apart, by the marks of the model's family."""
 
@@ -222,6 +231,15 @@ class Apart(unittest.TestCase):
         parts, marks = self.items(MAGISTRAL, ["[THINK]", "hm", "[/THINK]", "Yes."])
         self.assertEqual(parts, [("reasoning_text", "hm"), ("output_text", "Yes.")])
         self.assertEqual(marks, {"before": "[THINK]", "between": "[/THINK]"})
+
+    def test_marks_that_a_template_puts_together_are_found_by_printing(self):
+        parts, marks = self.items(BUILT, ["<muse:1>", "hm", "</muse:1>\n", "Yes."])
+        self.assertEqual(parts, [("reasoning_text", "hm"), ("output_text", "Yes.")])
+        self.assertEqual(marks, {"before": "<muse:1>", "between": "</muse:1>\n"})
+        parts, marks = self.items(
+            BUILT.replace("assistant\n' }}", "assistant\n<muse:1>' }}"), ["hm", "</muse:1>", "Yes."]
+        )
+        self.assertEqual(parts, [("reasoning_text", "hm"), ("output_text", "Yes.")])
 
     def test_their_thoughts_are_told_apart_and_leave_the_next_prompt(self):
         d = Scripted(

@@ -18,6 +18,7 @@ import json
 import pathlib
 import random
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -458,17 +459,21 @@ def main():
     )
     rng = random.Random(a.seed)
     print(f"seed {a.seed}, {len(pool)} templates, {len(all_runs)} conversations", flush=True)
-    if not a.mutations and not a.grammar:
-        for name, template in pool:
-            check(tool, env, name, template, all_runs + [extra], t)
-    texts = [template for _, template in pool]
-    for i in range(a.mutations):
-        template = mutate(rng, texts)
-        check(tool, env, f"mutation {i}", template, rng.sample(all_runs, 3) + [extra], t)
-    maker = jinja_grammar.Maker(rng)
-    for i in range(a.grammar):
-        runs = [dict(extra, **chat) for chat in rng.sample(all_runs, 2)] + [extra]
-        check(tool, env, f"grammar {i}", maker.template(), runs, t)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was found is told
+    try:
+        if not a.mutations and not a.grammar:
+            for name, template in pool:
+                check(tool, env, name, template, all_runs + [extra], t)
+        texts = [template for _, template in pool]
+        for i in range(a.mutations):
+            template = mutate(rng, texts)
+            check(tool, env, f"mutation {i}", template, rng.sample(all_runs, 3) + [extra], t)
+        maker = jinja_grammar.Maker(rng)
+        for i in range(a.grammar):
+            runs = [dict(extra, **chat) for chat in rng.sample(all_runs, 2)] + [extra]
+            check(tool, env, f"grammar {i}", maker.template(), runs, t)
+    except KeyboardInterrupt:
+        print("ended early")
     report(t, a.seed)
     sys.exit(1 if t.wrong else 0)
 

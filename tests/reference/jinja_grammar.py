@@ -13,6 +13,7 @@ def counted(text):
 NAMES = """
     messages m s t n f xs d people nil yes u missing ns x y a tools e nested names empty
 """.split()
+MILD_NAMES = "messages s t n f xs d people nil yes u tools e nested names empty".split()
 LITERALS = [
     "0",
     "1",
@@ -71,6 +72,10 @@ FILTERS = counted("""
     indent:0 indent:1 indent:2 join:0 join:1 first:0 last:0 list:0 reverse:0 items:0 sort:0
     sort:1 dictsort:0 unique:0 min:0 max:0 sum:0 wordcount:0 batch:1 batch:2 slice:1 slice:2
     format:1 format:2 groupby:1 safe:0 escape:0 e:0
+""")
+MILD_FILTERS = counted("""
+    upper:0 lower:0 capitalize:0 title:0 trim:0 default:1 d:2 string:0 int:0 float:0 tojson:0
+    escape:0 replace:2 int:1
 """)
 TESTS = counted("""
     defined:0 undefined:0 none:0 string:0 mapping:0 iterable:0 sequence:0 number:0 integer:0
@@ -131,6 +136,7 @@ class Maker:
         self.rng = rng
         self.macros = []
         self.n_loops = 0
+        self.is_mild = False  # what fails for its types is rarer
 
     def one(self, items):
         return self.rng.choice(items)
@@ -143,7 +149,7 @@ class Maker:
     def atom(self):
         r = self.rng.random()
         if r < 0.45:
-            return self.one(NAMES)
+            return self.one(MILD_NAMES if self.is_mild else NAMES)
         if r < 0.6 and self.n_loops:
             return "loop." + self.one(
                 [
@@ -264,7 +270,7 @@ class Maker:
                 ]
             )
             return f"{x}|{how}"
-        name, n = self.one(FILTERS)
+        name, n = self.one(MILD_FILTERS if self.is_mild else FILTERS)
         if name == "format":
             x = self.one(FORMATS)
         return f"{x}|{name}" + (f"({self.args(n, depth)})" if n else self.one(["", "", "()"]))
@@ -340,13 +346,15 @@ class Maker:
         if r < 0.38:
             return self.filtered(depth)
         if r < 0.5:
-            return f"{self.primary(depth - 1)} {self.one(BINARY)} {self.primary(depth - 1)}"
+            op = "~" if self.is_mild else self.one(BINARY)
+            return f"{self.primary(depth - 1)} {op} {self.primary(depth - 1)}"
         if r < 0.54:
             return f"{self.one(FORMATS)} % {self.primary(depth - 1)}"
         if r < 0.64:
             made = self.primary(depth - 1)
             for _ in range(self.one([1, 1, 1, 2])):
-                made += f" {self.one(COMPARE)} {self.primary(depth - 1)}"
+                how = self.one(COMPARE[:2] if self.is_mild else COMPARE)
+                made += f" {how} {self.primary(depth - 1)}"
             return made
         if r < 0.74:
             test, n = self.one(TESTS)
@@ -355,7 +363,8 @@ class Maker:
         if r < 0.82:
             return f"{self.expr(depth - 1)} {self.one(['and', 'or'])} {self.expr(depth - 1)}"
         if r < 0.86:
-            return f"{self.one(['not ', '-', '+', 'not not '])}{self.primary(depth - 1)}"
+            op = "not " if self.is_mild else self.one(["not ", "-", "+", "not not "])
+            return op + self.primary(depth - 1)
         if r < 0.93:
             other = f" else {self.expr(depth - 1)}" if self.maybe(0.7) else ""
             return f"{self.expr(depth - 1)} if {self.expr(depth - 1)}{other}"
@@ -499,5 +508,5 @@ class Maker:
         return self.one(["{# c #}", "{#- c -#}", "{% raw %}{{ x }}{% endraw %}"])
 
     def template(self):
-        self.macros, self.n_loops = [], 0
+        self.macros, self.n_loops, self.is_mild = [], 0, self.maybe(0.6)
         return "".join(self.statement(3) for _ in range(self.one([1, 1, 2, 3, 5])))
