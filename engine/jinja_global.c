@@ -45,16 +45,37 @@ BUILTIN(global_raise)
     return err_set(r->e, ERR_INVAL, "%.*s", (int)(s.n < 400 ? s.n : 400), s.s);
 }
 
+/* Python's time of day here has no zone: %z and %Z print nothing. false: %f, which no two runs
+ * print alike. */
+static bool without_zone(const struct jinja_str *from, char *to)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < from->n; i++) {
+        const char next = from->s[i] == '%' && i + 1 < from->n ? from->s[i + 1] : 0;
+        if (next == 'f')
+            return false;
+        if (next == 'z' || next == 'Z') {
+            i++;
+            continue;
+        }
+        to[n++] = from->s[i];
+        if (next)
+            to[n++] = from->s[++i];
+    }
+    to[n] = 0;
+    return true;
+}
+
 BUILTIN(global_strftime)
 {
     (void)self;
     char format[128], text[512];
     struct tm tm;
     time_t now = (time_t)r->now;
-    if (args->v[0].type != JINJA_STR || args->v[0].str.n >= sizeof format)
-        return jinja_fail(r, ERR_INVAL, "strftime_now takes a short string");
-    memcpy(format, args->v[0].str.s, args->v[0].str.n);
-    format[args->v[0].str.n] = 0;
+    if (args->v[0].type != JINJA_STR)
+        return jinja_fail(r, ERR_INVAL, "strftime_now of %s", jinja_type_name(&args->v[0]));
+    if (args->v[0].str.n >= sizeof format || !without_zone(&args->v[0].str, format))
+        return jinja_fail(r, ERR_UNSUPPORTED, "strftime_now of a long format, or with %%f");
     size_t n = localtime_r(&now, &tm) ? strftime(text, sizeof text, format, &tm) : 0;
     char *copy = arena_copy(r->arena, text, n);
     *ret = jinja_text(copy, n);
