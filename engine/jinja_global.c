@@ -10,9 +10,9 @@ BUILTIN(global_range)
     (void)self;
     int64_t v[3] = {0, 0, 1};
     for (size_t i = 0; i < args->n && i < 3; i++) {
-        if (args->v[i].type != JINJA_INT)
+        if (!jinja_is_int(&args->v[i]))
             return jinja_fail(r, ERR_INVAL, "range of %s", jinja_type_name(&args->v[i]));
-        v[i] = args->v[i].i;
+        v[i] = jinja_int_of(&args->v[i]);
     }
     if (args->n == 1) {
         v[1] = v[0];

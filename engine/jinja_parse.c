@@ -72,10 +72,10 @@ int jinja_target(struct jinja_parser *p, struct jinja_node **ret)
     if (rc == 0 && jinja_is_op(p, ',')) {
         struct jinja_node *x = jinja_node(p, NODE_TUPLE), *v;
         rc = x ? jinja_node_add(p, x, *ret) : ERR_NOMEM;
-        while (rc == 0 && jinja_take_op(p, ',') &&
-               (jinja_is_op(p, '(') ||
-                (jinja_peek(p)->kind == TOKEN_NAME && !jinja_is_name(p, "in")))) {
-            rc = target_part(p, &v);
+        while (rc == 0 && jinja_take_op(p, ',') && !jinja_is_op(p, ')') &&
+               jinja_peek(p)->kind != TOKEN_TAG_END) {
+            rc = jinja_is_name(p, "in") ? jinja_syntax(p, "a name that is missing")
+                                        : target_part(p, &v);
             if (rc == 0)
                 rc = jinja_node_add(p, x, v);
         }
