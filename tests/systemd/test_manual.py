@@ -63,6 +63,8 @@ ROWS = {
     "items of one POST .../items": ["LIMIT_ITEMS"],
     "verifications at once": ["LIMIT_VERIFY_QUEUE"],
     "conversations verified at once": ["LIMIT_VERIFY_CONVERSATIONS"],
+    "wait for a model to be loaded (--load-wait)": ["DEFAULT_LOAD_WAIT_S"],
+    "models in memory at once (--resident)": ["DEFAULT_RESIDENT"],
     "time to stop": ["LIMIT_STOP_MS"],
 }
 UNITS = {"": 1, "%": 1, "% of the window": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20,
@@ -84,7 +86,9 @@ class Manual(unittest.TestCase):
             self.assertEqual(len(values), len(names), row)
             for value, name in zip(values, names):
                 number, _, unit = value.partition(" ")
-                self.assertEqual(int(number) * UNITS[unit], defined[name], f"{row}: {name}")
+                seconds = UNITS["s"] if name.endswith("_S") else 1
+                self.assertEqual(int(number) * UNITS[unit], defined[name] * seconds,
+                                 f"{row}: {name}")
 
     def test_every_option_is_described(self):
         names = re.findall(r'^    \{"([a-z-]+)",\s+K_', read("daemon", "config.c"), re.M)
