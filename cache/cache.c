@@ -105,7 +105,7 @@ void cache_stats(const struct cache *c, struct cache_stats *ret)
         .bytes_max = n_max * block_bytes,
         .bytes_cached = (c->tree.n_blocks + c->tree.n_tails - c->tree.n_leased) * block_bytes,
         .bytes_allowed = (n_max - c->n_given_up) * block_bytes,
-        .bytes_resident = kv_pool_n_resident(c->pool) * block_bytes,
+        .bytes_resident = kv_pool_bytes_resident(c->pool),
         .n_found_tokens = c->n_found_tokens,
         .n_missed_tokens = c->n_missed_tokens,
         .n_evicted_blocks = c->n_evicted_blocks,

@@ -49,7 +49,7 @@ bool cache_set_limit(struct cache *c, size_t n_blocks)
 
 bool cache_has_to_give(const struct cache *c)
 {
-    return c->tree.n_idle > 0 || kv_pool_n_resident(c->pool) > shrink_n_used(c);
+    return c->tree.n_idle > 0 || kv_pool_bytes_resident(c->pool) > kv_pool_bytes_used(c->pool);
 }
 
 void cache_shrink(struct cache *c, int divisor, struct cache_given *ret)

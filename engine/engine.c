@@ -166,6 +166,10 @@ static void make_fingerprint(struct engine *en)
     hash_add(&h, numbers, sizeof numbers);
     add_experts(&h, &p->experts);
     hash_add(&h, numerics, sizeof numerics);
+    if (kv->n_sections > 1) { /* others' blocks are as they always were */
+        const int32_t sections[] = {kv->n_sections, kv->window, kv->window_period};
+        hash_add(&h, sections, sizeof sections);
+    }
     hash_end(&h, en->info.fingerprint);
     if (en->chat) {
         chat_render_id(en->chat, en->info.render_id);

@@ -465,6 +465,10 @@ static int check_shape(const struct model_params *p, const struct kv_shape *kv, 
         return err_set(e, ERR_INVAL, "KV shape %d × %d × %d is not the model's, %d × %d × %d",
                        kv->n_layers, kv->n_kv_heads, kv->head_dim, p->n_layers, p->n_kv_heads,
                        p->head_dim);
+    if (kv->window && (kv->window != p->window || kv->window_period != p->window_period))
+        return err_set(e, ERR_INVAL, "KV sections of a window of %d, each %d-th layer without, are "
+                       "not the model's, %d and %d",
+                       kv->window, kv->window_period, p->window, p->window_period);
     return 0;
 }
 

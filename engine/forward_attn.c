@@ -148,25 +148,43 @@ struct attn_step {
     int layer;
 };
 
-/* The first span that any row of a tile sees. Those before it would leave every state as it is. */
-static int first_span(const struct forward *f, const struct fwd_tile *t, int layer)
+/* The first block that any row of a tile sees. Those before it would leave every state as it is;
+ * in layers with a window they may not be there any more (kv_window_from says which). */
+static int first_block(const struct forward *f, const struct fwd_tile *t, int layer)
 {
     const int window = f->m->layers[layer].window, past = f->s.rows[t->row0].pos + 1 - window;
-    return window && past > 0 ? past / (KV_BLOCK * KV_SPAN) : 0;
+    return window && past > 0 ? past / KV_BLOCK : 0;
 }
 
-/* Where the blocks of a span of a KV head lie, ret[KV_SPAN]; returns how many there are. */
+/* And its span. */
+static int first_span(const struct forward *f, const struct fwd_tile *t, int layer)
+{
+    return first_block(f, t, layer) / KV_SPAN;
+}
+
+/* Blocks of a span that no row of its tile sees: the first ones. */
+static int n_past_blocks(const struct attn_step *st, struct fwd_attn_item at)
+{
+    const int n =
+        first_block(st->f, &st->f->s.tiles[at.tile], st->layer) - at.span * KV_SPAN;
+    return n > 0 ? n : 0;
+}
+
+/* Where the blocks of a span of a KV head lie, without those that its tile doesn't see,
+ * ret[KV_SPAN]; returns how many there are. */
 static int span_blocks(const struct attn_step *st, struct fwd_attn_item at,
                        const unsigned char **ret)
 {
     const struct forward *f = st->f;
     const struct fwd_tile *t = &f->s.tiles[at.tile];
     const struct kv_seq *seq = f->s.rows[t->row0].seq;
+    const size_t offset = kv_k_offset(&f->kv, st->layer, at.kv_head);
     const int n = item_blocks(&f->s, &at);
-    for (int i = 0; i < n; i++)
-        ret[i] = seq->blocks[at.span * KV_SPAN + i]->data +
-                 kv_k_offset(&f->kv, st->layer, at.kv_head);
-    return n;
+    int n_seen = 0;
+    for (int i = n_past_blocks(st, at); i < n; i++)
+        ret[n_seen++] =
+            kv_section(&f->kv, seq->blocks[at.span * KV_SPAN + i], st->layer) + offset;
+    return n_seen;
 }
 
 /* Fills in what the kernel needs for one span of a tile; the state arrays are the caller's. `next`
@@ -176,7 +194,7 @@ static void run_span(const struct attn_step *st, struct fwd_attn_item at,
 {
     const struct forward *f = st->f;
     const unsigned char *kv[KV_SPAN], *kv_next[KV_SPAN];
-    a->pos0 = at.span * KV_SPAN * KV_BLOCK;
+    a->pos0 = (at.span * KV_SPAN + n_past_blocks(st, at)) * KV_BLOCK;
     a->n_blocks = span_blocks(st, at, kv);
     a->n_next = next ? span_blocks(st, *next, kv_next) : 0;
     a->kv = kv;

@@ -48,7 +48,7 @@ void fwd_kv_write(const struct forward *f, const struct fwd_row *row, struct fwd
                   const float *x)
 {
     const int i = row->pos % KV_BLOCK;
-    unsigned char *to = row->seq->blocks[row->pos / KV_BLOCK]->data;
+    unsigned char *to = kv_section(&f->kv, row->seq->blocks[row->pos / KV_BLOCK], at.layer);
     to += at.is_v ? kv_v_offset(&f->kv, at.layer, at.kv_head)
                   : kv_k_offset(&f->kv, at.layer, at.kv_head);
     if (f->kv.type == KV_Q8_0)

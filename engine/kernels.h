@@ -76,7 +76,7 @@ struct attn_span {
     const int *pos;    /* [n_q]: positions up to and with this one are seen */
     int window;        /* positions that a query sees, its own included; 0: all before it */
     float cap;         /* score → cap · tanh(score / cap); 0: as it is */
-    int pos0;          /* of the span: a multiple of 256 */
+    int pos0;          /* of its first block that may be seen: a multiple of 32 */
     int n_blocks;      /* 1 … 8 */
     const unsigned char *const *kv; /* [n_blocks]: K and V of the head, as kv.h has them */
     const unsigned char *const *next; /* [n_next ≤ 8]: of the span that comes next; only fetched */

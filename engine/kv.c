@@ -1,19 +1,20 @@
 /*
- * KV blocks: one mapping cut into slots, a free list, and plain reference counts (the rules of
+ * KV blocks: memory cut into slots, a byte budget, and plain reference counts (the rules of
  * ownership: engine/kv.h).
  *
- *     mapping   [ slot 0 | slot 1 | … ]   block_bytes each, the first on a huge page's boundary
- *     blocks    [ {data → slot 0}, … ]    free ones linked by next_free, last released first
+ *     mapping   [ full slots … | windowed slots … ]   each section's slots in a row (kv_slots.h)
+ *     blocks    [ {data → full slot 0}, … ]           block i has full slot i, for ever
+ *     bytes     those of both in use, against the budget
  *
- * The mapping is reserved whole and touched slot by slot, so a generous budget costs nothing until
- * it is used; what free slots have touched can be given back (kv_pool_trim). A block is zeroed when
- * it is taken, not when it is released: release happens in bursts (an evicted subtree), taking one
- * at a time. A first touch costs more than filling: the system clears the page, and a virtual
- * machine's host may have to find it. What will be read from the disk soon is therefore touched in
- * idle time, and isn't zeroed.
+ * Address space is reserved for as many slots of each kind as the budget could hold of it alone,
+ * and touched slot by slot, so a generous budget costs nothing until it is used; what free slots
+ * have touched can be given back (kv_pool_trim). A windowed section that is dropped leaves a slot
+ * to the next block: memory stays dense whatever goes.
  *
- * A slot that nobody holds is poisoned for AddressSanitizer: reading a block after its last unref
- * is then a report, not a wrong answer.
+ * A block is zeroed when it is taken, not when it is released: release happens in bursts (an
+ * evicted subtree), taking one at a time. A first touch costs more than filling: the system clears
+ * the page, and a virtual machine's host may have to find it. What will be read from the disk soon
+ * is therefore touched in idle time, and isn't zeroed.
  */
 #include "engine/kv.h"
 
@@ -23,54 +24,22 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/sys.h"
 #include "base/thread.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-#define KV_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define KV_ASAN 1
-#endif
-#endif
-#ifdef KV_ASAN
-#include <sanitizer/asan_interface.h>
-#endif
+#include "engine/kv_slots.h"
 
 #define F16_BYTES 2u
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
 
 struct kv_pool {
     struct kv_shape shape;
-    struct kv_block *blocks; /* [n_blocks] */
-    struct kv_block *free;
-    size_t n_blocks, n_free, n_resident;
-    size_t n_limit; /* of n_blocks, those that may be in use */
+    struct kv_block *blocks; /* [full.n_slots] */
+    struct kv_slots full, window; /* window: of a shape with one section, none */
+    size_t bytes_reserved, bytes_max, bytes_used; /* max: the budget, of what was reserved */
     unsigned char *map;
     size_t map_bytes;
 };
-
-static void slot_poison(const struct kv_pool *p, const struct kv_block *b)
-{
-#ifdef KV_ASAN
-    ASAN_POISON_MEMORY_REGION(b->data, p->shape.block_bytes);
-#else
-    (void)p;
-    (void)b;
-#endif
-}
-
-static void slot_unpoison(const struct kv_pool *p, const struct kv_block *b)
-{
-#ifdef KV_ASAN
-    ASAN_UNPOISON_MEMORY_REGION(b->data, p->shape.block_bytes);
-#else
-    (void)p;
-    (void)b;
-#endif
-}
 
 /* a × b into *ret; false when it doesn't fit. */
 static bool mul_fits(size_t a, size_t b, size_t *ret)
@@ -141,6 +110,7 @@ int kv_shape_init(struct kv_shape *ret, enum kv_type type, int n_layers, int n_k
             "a KV block of %d layers, %d KV heads and head dimension %d exceeds the address space",
             n_layers, n_kv_heads, head_dim);
     }
+    s.full_bytes = s.block_bytes;
     *ret = s;
     return 0;
 }
@@ -163,64 +133,124 @@ int kv_shape_init_latent(struct kv_shape *ret, enum kv_type type, int n_layers, 
     s.head_bytes /= 2;
     s.layer_bytes /= 2;
     s.block_bytes /= 2;
+    s.full_bytes = s.block_bytes;
     *ret = s;
     return 0;
 }
 
-int kv_pool_new(const struct kv_shape *shape, size_t n_blocks, struct kv_pool **ret, struct err *e)
+void kv_shape_set_window(struct kv_shape *s, int window, int period)
 {
-    struct kv_pool *p = NULL;
-    size_t bytes = 0;
-    int rc = 0;
-
-    if (n_blocks < 1) {
-        return err_set(e, ERR_INVAL, "a KV pool of 0 blocks");
+    const int n_full = period > 0 ? s->n_layers / period : 0;
+    if (window < 1 || n_full == 0 || n_full == s->n_layers) {
+        return;
     }
+    s->n_sections = 2;
+    s->window = window;
+    s->window_period = period;
+    s->full_bytes = (size_t)n_full * s->layer_bytes;
+    s->window_bytes = s->block_bytes - s->full_bytes;
+}
+
+int kv_usable(const struct kv_shape *s, int n_found, bool (*has)(const void *ctx, int n_block),
+              const void *ctx)
+{
+    int n = n_found, from = kv_window_from(s, n);
+    if (s->n_sections == 1) {
+        return n_found;
+    }
+    for (int i = (n + KV_BLOCK - 1) / KV_BLOCK; i-- > from;) {
+        if (!has(ctx, i)) { /* no n in between sees less than this block */
+            n = i * KV_BLOCK;
+            from = kv_window_from(s, n);
+        }
+    }
+    return n;
+}
+
+/* ---- the pool ---- */
+
+/* How many slots of each kind, their tables, and what all of them take. */
+static int measure(struct kv_pool *p, size_t n_blocks, struct err *e)
+{
+    const struct kv_shape *s = &p->shape;
+    const size_t n_align = s->n_sections; /* each section begins on a huge page's boundary */
+    size_t bytes = 0;
     if (n_blocks > SIZE_MAX / sizeof(struct kv_block) ||
-        !mul_fits(n_blocks, shape->block_bytes, &bytes) || bytes > SIZE_MAX - HUGE_PAGE_BYTES) {
+        !mul_fits(n_blocks, s->block_bytes, &bytes) ||
+        bytes > SIZE_MAX / 2 - n_align * HUGE_PAGE_BYTES) {
         return err_set(e, ERR_LIMIT,
                        "a KV pool of %zu blocks of %zu bytes exceeds the address space", n_blocks,
-                       shape->block_bytes);
+                       s->block_bytes);
     }
-    p = sys.malloc(sizeof *p);
-    if (!p) {
-        return err_set(e, ERR_NOMEM, "out of memory for the KV pool");
+    p->bytes_reserved = p->bytes_max = bytes;
+    p->map_bytes = n_align * (bytes + HUGE_PAGE_BYTES);
+    const int rc = slots_init(&p->full, bytes / s->full_bytes, s->full_bytes, e);
+    if (rc || s->n_sections == 1) {
+        return rc;
     }
-    *p = (struct kv_pool){
-        .shape = *shape, .n_blocks = n_blocks, .map_bytes = bytes + HUGE_PAGE_BYTES};
-    p->blocks = sys.malloc(n_blocks * sizeof *p->blocks);
-    if (!p->blocks) {
-        rc = err_set(e, ERR_NOMEM, "out of memory for the table of %zu KV blocks", n_blocks);
-        goto done;
-    }
+    return slots_init(&p->window, bytes / s->window_bytes, s->window_bytes, e);
+}
+
+static unsigned char *align(unsigned char *p)
+{
+    return p + (HUGE_PAGE_BYTES - (uintptr_t)p % HUGE_PAGE_BYTES) % HUGE_PAGE_BYTES;
+}
+
+/* The mapping, and where in it each section and each block's data begin. */
+static int place(struct kv_pool *p, struct err *e)
+{
     void *map = sys.mmap(NULL, p->map_bytes, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (map == MAP_FAILED) {
-        rc = err_sys(e, errno, "reserving %zu bytes for %zu KV blocks", p->map_bytes, n_blocks);
-        goto done;
+        return err_sys(e, errno, "reserving %zu bytes for %zu KV blocks", p->map_bytes,
+                       p->full.n_slots);
     }
     p->map = map;
-    unsigned char *first =
-        p->map + (HUGE_PAGE_BYTES - (uintptr_t)p->map % HUGE_PAGE_BYTES) % HUGE_PAGE_BYTES;
-    (void)madvise(first, bytes,
-                  MADV_HUGEPAGE); /* advice: a kernel without huge pages is as correct */
-    (void)madvise(first, bytes, MADV_DONTDUMP); /* a core file is no place for what people wrote */
-    for (size_t i = n_blocks; i-- > 0;) {
-        struct kv_block *b = &p->blocks[i];
-        *b = (struct kv_block){
-            .data = first + i * shape->block_bytes, .pool = p, .next_free = p->free};
-        p->free = b;
-        slot_poison(p, b);
+    slots_place(&p->full, align(p->map));
+    if (p->window.n_slots > 0) {
+        slots_place(&p->window, align(p->full.first + p->bytes_reserved));
     }
-    p->n_free = p->n_limit = n_blocks;
+    for (size_t i = 0; i < p->full.n_slots; i++) {
+        p->blocks[i] =
+            (struct kv_block){.data = p->full.first + i * p->shape.full_bytes, .pool = p};
+    }
+    return 0;
+}
+
+static void pool_free(struct kv_pool *p)
+{
+    slots_done(&p->full);
+    slots_done(&p->window);
+    if (p->map) {
+        munmap(p->map, p->map_bytes);
+    }
+    free(p->blocks);
+    free(p);
+}
+
+int kv_pool_new(const struct kv_shape *shape, size_t n_blocks, struct kv_pool **ret, struct err *e)
+{
+    if (n_blocks < 1) {
+        return err_set(e, ERR_INVAL, "a KV pool of 0 blocks");
+    }
+    struct kv_pool *p = sys.malloc(sizeof *p);
+    if (!p) {
+        return err_set(e, ERR_NOMEM, "out of memory for the KV pool");
+    }
+    *p = (struct kv_pool){.shape = *shape};
+    int rc = measure(p, n_blocks, e);
+    if (!rc) {
+        p->blocks = sys.malloc(p->full.n_slots * sizeof *p->blocks);
+        rc = p->blocks ? place(p, e)
+                       : err_set(e, ERR_NOMEM, "out of memory for the table of %zu KV blocks",
+                                 p->full.n_slots);
+    }
+    if (rc) {
+        pool_free(p);
+        return rc;
+    }
     *ret = p;
-    p = NULL;
-done:
-    if (p) {
-        free(p->blocks);
-        free(p);
-    }
-    return rc;
+    return 0;
 }
 
 void kv_pool_free(struct kv_pool *p)
@@ -228,13 +258,8 @@ void kv_pool_free(struct kv_pool *p)
     if (!p) {
         return;
     }
-    assert(p->n_free == p->n_blocks);
-    for (size_t i = 0; i < p->n_blocks; i++) {
-        slot_unpoison(p, &p->blocks[i]); /* the addresses may be mapped again by others */
-    }
-    munmap(p->map, p->map_bytes);
-    free(p->blocks);
-    free(p);
+    assert(p->bytes_used == 0);
+    pool_free(p);
 }
 
 const struct kv_shape *kv_pool_shape(const struct kv_pool *p)
@@ -244,118 +269,129 @@ const struct kv_shape *kv_pool_shape(const struct kv_pool *p)
 
 size_t kv_pool_n_blocks(const struct kv_pool *p)
 {
-    return p->n_limit;
+    return p->bytes_max / p->shape.block_bytes;
 }
 
 size_t kv_pool_n_used(const struct kv_pool *p)
 {
-    return p->n_blocks - p->n_free;
+    return p->full.n_slots - p->full.n_free;
 }
 
 size_t kv_pool_n_free(const struct kv_pool *p)
 {
-    const size_t n_used = kv_pool_n_used(p);
-    return n_used < p->n_limit ? p->n_limit - n_used : 0;
+    return kv_pool_bytes_free(p) / p->shape.block_bytes;
+}
+
+size_t kv_pool_bytes_max(const struct kv_pool *p)
+{
+    return p->bytes_max;
+}
+
+size_t kv_pool_bytes_used(const struct kv_pool *p)
+{
+    return p->bytes_used;
+}
+
+size_t kv_pool_bytes_free(const struct kv_pool *p)
+{
+    return p->bytes_used < p->bytes_max ? p->bytes_max - p->bytes_used : 0;
 }
 
 void kv_pool_set_limit(struct kv_pool *p, size_t n_blocks)
 {
     assert(thread_is(THREAD_WORKER));
-    p->n_limit = n_blocks < p->n_blocks ? n_blocks : p->n_blocks;
+    const size_t n_max = p->bytes_reserved / p->shape.block_bytes;
+    p->bytes_max = (n_blocks < n_max ? n_blocks : n_max) * p->shape.block_bytes;
 }
 
-size_t kv_pool_n_resident(const struct kv_pool *p)
+size_t kv_pool_bytes_resident(const struct kv_pool *p)
 {
-    return p->n_resident;
-}
-
-/* The whole pages of slots [from, to) and of no others. */
-static size_t give_pages(struct kv_pool *p, size_t from, size_t to)
-{
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    const uintptr_t first = (uintptr_t)p->blocks[from].data;
-    const uintptr_t end = first + (to - from) * p->shape.block_bytes;
-    const uintptr_t a = (first + page - 1) / page * page, b = end / page * page;
-    if (a >= b || madvise((void *)a, b - a, MADV_DONTNEED)) {
-        return 0;
-    }
-    return b - a;
+    return p->full.n_resident * p->full.slot_bytes + p->window.n_resident * p->window.slot_bytes;
 }
 
 size_t kv_pool_trim(struct kv_pool *p)
 {
-    size_t given = 0;
     assert(thread_is(THREAD_WORKER));
-    if (p->n_resident == p->n_blocks - p->n_free) {
-        return 0;
-    }
-    (void)madvise(p->blocks[0].data, p->n_blocks * p->shape.block_bytes, MADV_NOHUGEPAGE);
-    for (size_t i = 0; i < p->n_blocks;) {
-        size_t end = i;
-        size_t n = 0; /* of the run of free slots, those that have pages */
-        for (; end < p->n_blocks && p->blocks[end].n_refs == 0; end++) {
-            n += p->blocks[end].is_resident;
-            p->blocks[end].is_resident = false;
-        }
-        if (n > 0) {
-            const size_t bytes = give_pages(p, i, end), most = n * p->shape.block_bytes;
-            given += bytes < most ? bytes : most;
-            p->n_resident -= n;
-        }
-        i = end + 1;
-    }
-    return given;
+    return slots_trim(&p->full) + slots_trim(&p->window);
 }
 
 void kv_pool_relax(struct kv_pool *p)
 {
-    (void)madvise(p->blocks[0].data, p->n_blocks * p->shape.block_bytes, MADV_HUGEPAGE);
-}
-
-/* The slot has pages now that the system must hold. */
-static void set_resident(struct kv_pool *p, struct kv_block *b)
-{
-    p->n_resident += !b->is_resident;
-    b->is_resident = true;
+    slots_relax(&p->full);
+    if (p->window.n_slots > 0) {
+        slots_relax(&p->window);
+    }
 }
 
 size_t kv_pool_touch(struct kv_pool *p, size_t n_ahead, size_t n)
 {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t n_touched = 0;
     assert(thread_is(THREAD_WORKER));
     if (n_ahead > kv_pool_n_free(p)) {
         n_ahead = kv_pool_n_free(p);
     }
-    for (struct kv_block *b = p->free; b && n_ahead-- > 0 && n_touched < n; b = b->next_free) {
-        if (b->is_resident) {
-            continue;
-        }
-        slot_unpoison(p, b);
-        for (size_t at = 0; at < p->shape.block_bytes; at += page) {
-            ((volatile unsigned char *)b->data)[at] = 0;
-        }
-        slot_poison(p, b);
-        set_resident(p, b);
-        n_touched++;
+    const size_t n_done = slots_touch(&p->full, n_ahead, n);
+    /* Of what a turn reads, its end alone has windowed sections. */
+    const size_t n_window = (size_t)p->shape.window / KV_BLOCK + 2;
+    return n_done + slots_touch(&p->window, n_window < n_ahead ? n_window : n_ahead, n - n_done);
+}
+
+/* ---- blocks ---- */
+
+struct kv_block *kv_take_thin(struct kv_pool *p)
+{
+    assert(thread_is(THREAD_WORKER));
+    if (kv_pool_bytes_free(p) < p->shape.full_bytes) {
+        return NULL;
     }
-    return n_touched;
+    struct kv_block *b = &p->blocks[slots_index(&p->full, slots_take(&p->full))];
+    p->bytes_used += p->shape.full_bytes;
+    b->n_refs = 1;
+    b->is_raw = true;
+    b->is_window_raw = false;
+    return b;
+}
+
+bool kv_window_take(struct kv_block *b)
+{
+    struct kv_pool *p = b->pool;
+    if (kv_block_is_whole(b, &p->shape)) {
+        return true;
+    }
+    if (kv_pool_bytes_free(p) < p->shape.window_bytes) {
+        return false;
+    }
+    b->window = slots_take(&p->window);
+    b->is_window_raw = true;
+    p->bytes_used += p->shape.window_bytes;
+    return true;
+}
+
+void kv_window_drop(struct kv_block *b)
+{
+    if (b->window) {
+        slots_give(&b->pool->window, b->window);
+        b->window = NULL;
+        b->is_window_raw = false;
+        b->pool->bytes_used -= b->pool->shape.window_bytes;
+    }
+}
+
+void kv_window_move(struct kv_block *to, struct kv_block *from)
+{
+    assert(to->pool == from->pool && !to->window && !from->is_window_raw);
+    to->window = from->window;
+    from->window = NULL;
 }
 
 struct kv_block *kv_take_raw(struct kv_pool *p)
 {
-    assert(thread_is(THREAD_WORKER));
-    struct kv_block *b = p->free;
-    if (kv_pool_n_free(p) == 0) {
+    if (kv_pool_bytes_free(p) < p->shape.block_bytes) {
         return NULL;
     }
-    p->free = b->next_free;
-    p->n_free--;
-    b->next_free = NULL;
-    b->n_refs = 1;
-    b->is_raw = true;
-    set_resident(p, b);
-    slot_unpoison(p, b);
+    struct kv_block *b = kv_take_thin(p);
+    const bool is_whole = kv_window_take(b);
+    assert(is_whole); /* the bytes were there */
+    (void)is_whole;
     return b;
 }
 
@@ -363,8 +399,7 @@ struct kv_block *kv_take(struct kv_pool *p)
 {
     struct kv_block *b = kv_take_raw(p);
     if (b) {
-        memset(b->data, 0, p->shape.block_bytes);
-        b->is_raw = false;
+        kv_block_zero_from(b, 0);
     }
     return b;
 }
@@ -385,10 +420,9 @@ void kv_unref(struct kv_block *b)
     if (--b->n_refs) {
         return;
     }
-    slot_poison(b->pool, b);
-    b->next_free = b->pool->free;
-    b->pool->free = b;
-    b->pool->n_free++;
+    kv_window_drop(b);
+    slots_give(&b->pool->full, b->data);
+    b->pool->bytes_used -= b->pool->shape.full_bytes;
 }
 
 /*
@@ -428,37 +462,62 @@ static void plane_cut(unsigned char *dst, const unsigned char *src, struct plane
     }
 }
 
-static void block_cut(struct kv_block *dst, const struct kv_block *src, int n)
+/* One section, of whatever layers. */
+static void section_cut(const struct kv_shape *s, unsigned char *dst, const unsigned char *src,
+                        size_t n_bytes, int n)
 {
     struct plane planes[4];
-    const struct kv_shape *s = &dst->pool->shape;
     const int n_planes = head_planes(s, planes);
 
-    for (size_t at = 0; at < s->block_bytes;) {
+    for (size_t at = 0; at < n_bytes;) {
         for (int i = 0; i < n_planes; i++) {
-            plane_cut(dst->data + at, src ? src->data + at : NULL, planes[i], n);
+            plane_cut(dst + at, src ? src + at : NULL, planes[i], n);
             at += planes[i].n_rows * planes[i].element * KV_BLOCK;
         }
     }
+}
+
+static void block_cut(struct kv_block *dst, const struct kv_block *src, int n)
+{
+    const struct kv_shape *s = &dst->pool->shape;
+
+    section_cut(s, dst->data, src ? src->data : NULL, s->full_bytes, n);
     dst->is_raw = false;
+    if (dst->window) {
+        section_cut(s, dst->window, src ? src->window : NULL, s->window_bytes, n);
+        dst->is_window_raw = false;
+    }
 }
 
 void kv_block_copy(struct kv_block *dst, const struct kv_block *src, int n_positions)
 {
     assert(dst != src && dst->pool == src->pool && dst->n_refs == 1);
     assert(n_positions >= 0 && n_positions <= KV_BLOCK);
+    assert(n_positions == 0 || !dst->window || src->window);
     block_cut(dst, src, n_positions);
 }
 
 void kv_block_zero_from(struct kv_block *b, int n_positions)
 {
-    assert(n_positions >= 0 && n_positions <= KV_BLOCK && (n_positions == 0 || !b->is_raw));
+    assert(n_positions >= 0 && n_positions <= KV_BLOCK);
+    assert(n_positions == 0 || (!b->is_raw && !b->is_window_raw));
     if (n_positions == 0) {
-        memset(b->data, 0, b->pool->shape.block_bytes);
-        b->is_raw = false;
+        b->is_raw = b->is_window_raw = true;
+        kv_block_settle(b);
     } else if (n_positions < KV_BLOCK) {
         block_cut(b, NULL, n_positions);
     }
+}
+
+void kv_block_settle(struct kv_block *b)
+{
+    if (b->is_raw) {
+        memset(b->data, 0, b->pool->shape.full_bytes);
+    }
+    if (b->is_window_raw && b->window) {
+        memset(b->window, 0, b->pool->shape.window_bytes);
+    }
+    b->is_raw = b->is_window_raw = false;
 }
 
 void kv_seq_init(struct kv_seq *s)

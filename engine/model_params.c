@@ -440,9 +440,14 @@ static int refuse_relatives(const struct gguf *g, const struct model_arch *arch,
 int model_kv_shape(const struct model_params *p, enum kv_type type, struct kv_shape *ret,
                    struct err *e)
 {
-    return p->latent.kv_rank
-               ? kv_shape_init_latent(ret, type, p->n_layers, p->head_dim, e)
-               : kv_shape_init(ret, type, p->n_layers, p->n_kv_heads, p->head_dim, e);
+    if (p->latent.kv_rank) {
+        return kv_shape_init_latent(ret, type, p->n_layers, p->head_dim, e);
+    }
+    const int rc = kv_shape_init(ret, type, p->n_layers, p->n_kv_heads, p->head_dim, e);
+    if (!rc) {
+        kv_shape_set_window(ret, p->window, p->window_period);
+    }
+    return rc;
 }
 
 int model_read_params(const struct gguf *g, struct model_params *ret, struct err *e)

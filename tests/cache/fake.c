@@ -1,6 +1,7 @@
 /* See fake.h. */
 #include "tests/cache/fake.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 struct kv_pool *fake_pool(size_t n_blocks)
@@ -120,16 +121,21 @@ void fake_verify_blank(const struct kv_seq *seq, int n)
 
 void fake_spoil(struct kv_pool *pool)
 {
-    struct kv_block *taken = NULL;
-    for (struct kv_block *b; (b = kv_take_raw(pool)); taken = b) {
-        memset(b->data, 0xEE, kv_pool_shape(pool)->block_bytes);
-        b->next_free = taken;
+    const struct kv_shape *s = kv_pool_shape(pool);
+    struct kv_block **taken = malloc(kv_pool_n_blocks(pool) * sizeof *taken);
+    size_t n = 0;
+    assert_non_null(taken);
+    for (struct kv_block *b; (b = kv_take_raw(pool));) {
+        memset(b->data, 0xEE, s->full_bytes);
+        if (b->window) {
+            memset(b->window, 0xEE, s->window_bytes);
+        }
+        taken[n++] = b;
     }
-    while (taken) {
-        struct kv_block *next = taken->next_free;
-        kv_unref(taken);
-        taken = next;
+    while (n > 0) {
+        kv_unref(taken[--n]);
     }
+    free(taken);
 }
 
 uint64_t fake_salt(const char *owner)

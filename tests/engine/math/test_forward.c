@@ -45,6 +45,7 @@ static void rig_open(struct rig *r, const struct tiny_shape *s, int n_threads, c
     r->m = tiny_new(s, 5);
     assert_int_equal(kv_shape_init(&r->shape, kv_type, s->n_layers, s->n_kv_heads, s->head_dim, &e),
                      0);
+    kv_shape_set_window(&r->shape, s->window, s->window_period);
     assert_int_equal(kv_pool_new(&r->shape, 200, &r->pool, &e), 0);
     assert_int_equal(forward_new(r->m, &r->shape, n_threads, isa, &r->f, &e), 0);
     for (size_t i = 0; i < sizeof r->ids / sizeof *r->ids; i++)
@@ -67,6 +68,13 @@ static void pass(struct rig *r, struct engine_part *p, int n)
 
 /* Reads ids[0, n) into a fresh sequence in slices of `chunk` and gives the last position's logits.
  * */
+/* Windowed layers keep what they see, and no more. */
+static void drop_unseen(const struct rig *r, struct kv_seq *s)
+{
+    for (int i = 0; r->shape.n_sections > 1 && i < kv_window_from(&r->shape, s->n_tokens); i++)
+        kv_window_drop(s->blocks[i]);
+}
+
 static void read_in_slices(struct rig *r, struct kv_seq *s, int n, int chunk, float *logits)
 {
     tiny_seq(s, r->pool, n + 1);
@@ -75,6 +83,7 @@ static void read_in_slices(struct rig *r, struct kv_seq *s, int n, int chunk, fl
         struct engine_part p = {
             .seq = s, .ids = r->ids + i, .n_ids = k, .n_logits = i + k == n, .logits = logits};
         pass(r, &p, 1);
+        drop_unseen(r, s);
     }
     assert_int_equal(s->n_tokens, n);
 }

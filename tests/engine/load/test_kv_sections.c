@@ -1,0 +1,158 @@
+/* Blocks in two sections: where things lie, what a dropped one makes room for, what is usable. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/hash.h"
+#include "engine/kv.h"
+
+static bool all_bytes(const unsigned char *p, size_t n, unsigned char c)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (p[i] != c) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Three layers of one kind and two of the other, in one order. */
+static void sections_share_a_blocks_layers(void **state)
+{
+    (void)state;
+    struct kv_shape s;
+    struct err e;
+    assert_int_equal(kv_shape_init(&s, KV_F16, 5, 2, 16, &e), 0);
+    const size_t layer = s.layer_bytes;
+    kv_shape_set_window(&s, 40, 1); /* all are full */
+    assert_int_equal(s.n_sections, 1);
+    kv_shape_set_window(&s, 40, 6); /* none is */
+    assert_int_equal(s.n_sections, 1);
+    kv_shape_set_window(&s, 0, 2);
+    assert_int_equal(s.n_sections, 1);
+    kv_shape_set_window(&s, 40, 2);
+    assert_int_equal(s.n_sections, 2);
+    assert_int_equal(s.full_bytes, 2 * layer);
+    assert_int_equal(s.window_bytes, 3 * layer);
+    static const bool is_windowed[] = {true, false, true, false, true};
+    static const size_t place[] = {0, 0, 1, 1, 2};
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(kv_is_windowed(&s, i), is_windowed[i]);
+        assert_int_equal(kv_k_offset(&s, i, 1), place[i] * layer + s.head_bytes);
+    }
+}
+
+static void a_dropped_section_makes_room_for_another(void **state)
+{
+    (void)state;
+    struct kv_shape s;
+    struct kv_pool *p = NULL;
+    struct err e;
+    struct kv_block *b[4], *thin[20];
+    int n = 0;
+    assert_int_equal(kv_shape_init(&s, KV_F16, 6, 1, 16, &e), 0);
+    kv_shape_set_window(&s, 40, 6);
+    assert_int_equal(kv_pool_new(&s, 4, &p, &e), 0);
+    for (int i = 0; i < 4; i++) {
+        b[i] = kv_take(p);
+        memset(b[i]->window, 0x77, s.window_bytes);
+        memset(b[i]->data, 0x10 + i, s.full_bytes);
+    }
+    assert_null(kv_take_thin(p));
+    kv_window_drop(b[1]);
+    kv_window_drop(b[1]);
+    assert_null(b[1]->window);
+    assert_int_equal(kv_pool_bytes_free(p), s.window_bytes);
+    assert_null(kv_take(p)); /* not a whole one */
+    assert_true(kv_window_take(b[1])); /* anybody's bytes, until it is settled */
+    kv_block_settle(b[1]);
+    assert_true(all_bytes(b[1]->window, s.window_bytes, 0));
+    assert_true(all_bytes(b[1]->data, s.full_bytes, 0x11));
+    kv_window_drop(b[1]);
+    while ((thin[n] = kv_take_thin(p))) {
+        n++;
+    }
+    assert_int_equal(n, 5); /* of what five windowed layers took */
+    assert_int_equal(kv_pool_n_used(p), 9);
+    assert_false(kv_window_take(thin[0]));
+    kv_window_move(b[1], b[0]);
+    assert_null(b[0]->window);
+    assert_true(all_bytes(b[1]->window, s.window_bytes, 0x77));
+    kv_block_zero_from(thin[0], 0);
+    kv_unref(thin[1]);
+    kv_unref(b[2]);
+    assert_true(kv_window_take(thin[0]));
+    kv_block_copy(thin[0], b[3], 7);
+    assert_int_equal(thin[0]->window[0], 0x77);
+    assert_int_equal(thin[0]->data[2 * 7], 0);
+    for (int i = 0; i < n; i++) {
+        kv_unref(i == 1 ? NULL : thin[i]);
+    }
+    kv_unref(b[0]);
+    kv_unref(b[1]);
+    kv_unref(b[3]);
+    assert_int_equal(kv_pool_bytes_used(p), 0);
+    assert_int_equal(kv_pool_n_free(p), 4);
+    kv_pool_free(p);
+}
+
+struct presence {
+    bool has[64];
+};
+
+static bool is_present(const void *ctx, int n_block)
+{
+    return ((const struct presence *)ctx)->has[n_block];
+}
+
+/* By the definition: position n − 1 + 1 sees so far back, and all of that must be there. */
+static int usable_by_definition(const struct kv_shape *s, const struct presence *p, int n_found)
+{
+    for (int n = n_found; n > 0; n--) {
+        bool is_usable = true;
+        for (int pos = n + 1 - s->window > 0 ? n + 1 - s->window : 0; pos < n; pos++) {
+            is_usable = is_usable && p->has[pos / KV_BLOCK];
+        }
+        if (is_usable) {
+            return n;
+        }
+    }
+    return 0;
+}
+
+static void usable_is_what_its_definition_says(void **state)
+{
+    (void)state;
+    uint64_t seed = random_u64() | 1;
+    struct err e;
+    print_message("seed %llu\n", (unsigned long long)seed);
+    for (int i = 0; i < 20000; i++) {
+        struct kv_shape s;
+        struct presence p;
+        assert_int_equal(kv_shape_init(&s, KV_F16, 2, 1, 16, &e), 0);
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        kv_shape_set_window(&s, 2 + (int)((seed >> 33) % 400), 2);
+        const int n_found = (int)((seed >> 20) % (64 * KV_BLOCK + 1)),
+                  holes = (int)((seed >> 40) % 20);
+        for (int k = 0; k < 64; k++) {
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+            p.has[k] = (int)((seed >> 35) % 20) >= holes;
+        }
+        assert_int_equal(kv_usable(&s, n_found, is_present, &p),
+                         usable_by_definition(&s, &p, n_found));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sections_share_a_blocks_layers),
+        cmocka_unit_test(a_dropped_section_makes_room_for_another),
+        cmocka_unit_test(usable_is_what_its_definition_says),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
