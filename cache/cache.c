@@ -9,6 +9,7 @@
 #include "base/sys.h"
 #include "base/thread.h"
 #include "cache/inside.h"
+#include "cache/window.h"
 
 void cache_root_of(const uint8_t model[HASH_BYTES], const char *owner, struct cache_root *ret)
 {
@@ -59,6 +60,7 @@ int cache_peek(const struct cache *c, const struct cache_root *root, const int32
     if (!at) {
         return 0;
     }
+    struct window_run run;
     while (n - n_found >= KV_BLOCK) {
         const struct node *next = tree_find_block(&c->tree, at, ids + n_found);
         if (!next || next->is_bad) {
@@ -72,8 +74,10 @@ int cache_peek(const struct cache *c, const struct cache_root *root, const int32
         const struct node *next =
             tree_find_prefix(at, ids + n_found, rest < KV_BLOCK ? rest : KV_BLOCK, &k);
         k = next && !next->is_bad ? k : 0;
+        at = k > 0 ? next : at;
     }
-    return n_found + k;
+    run.at = at;
+    return kv_usable(kv_pool_shape(c->pool), n_found + k, window_has, &run);
 }
 
 static void disk_part(struct disk *d, struct cache_stats *ret)
@@ -95,16 +99,18 @@ static void disk_part(struct disk *d, struct cache_stats *ret)
 
 void cache_stats(const struct cache *c, struct cache_stats *ret)
 {
-    const size_t n_max = kv_pool_n_blocks(c->pool);
-    const size_t block_bytes = kv_pool_shape(c->pool)->block_bytes;
+    const struct kv_shape *s = kv_pool_shape(c->pool);
+    const struct tree *t = &c->tree;
     *ret = (struct cache_stats){
         .n_blocks = c->tree.n_blocks,
         .n_tails = c->tree.n_tails,
-        .block_bytes = block_bytes,
-        .bytes_used = shrink_n_used(c) * block_bytes,
-        .bytes_max = n_max * block_bytes,
-        .bytes_cached = (c->tree.n_blocks + c->tree.n_tails - c->tree.n_leased) * block_bytes,
-        .bytes_allowed = (n_max - c->n_given_up) * block_bytes,
+        .n_windows = t->n_windows,
+        .block_bytes = s->block_bytes,
+        .bytes_used = kv_pool_bytes_used(c->pool),
+        .bytes_max = kv_pool_bytes_max(c->pool),
+        .bytes_cached = (t->n_blocks + t->n_tails - t->n_leased) * s->full_bytes +
+                        (t->n_windows - t->n_leased_windows) * s->window_bytes,
+        .bytes_allowed = kv_pool_bytes_max(c->pool) - c->bytes_given_up,
         .bytes_resident = kv_pool_bytes_resident(c->pool),
         .n_found_tokens = c->n_found_tokens,
         .n_missed_tokens = c->n_missed_tokens,
@@ -135,6 +141,15 @@ static int check_lease(const struct cache_lease *l, struct err *e)
             return err_set(e, ERR_CORRUPT, "block %d of a lease isn't the tree's", i);
         }
         parent = n;
+    }
+    /* What the next position sees is there, unless it is on its way. */
+    const struct kv_shape *shape = kv_pool_shape(l->cache->pool);
+    const bool is_settled = !l->reads && !l->is_proof;
+    for (int i = kv_window_from(shape, s->n_tokens); is_settled && i * KV_BLOCK < s->n_tokens; i++) {
+        if (!kv_block_is_whole(s->blocks[i], shape)) {
+            return err_set(e, ERR_CORRUPT, "block %d of a lease with %d positions is thin", i,
+                           s->n_tokens);
+        }
     }
     for (int i = l->n_path; i < s->n_blocks; i++) {
         const int n_refs = s->blocks[i]->n_refs; /* one more while the disk reads into it */

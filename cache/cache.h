@@ -169,6 +169,9 @@ void cache_lease_prove(struct cache_lease *l);
 int cache_lease_n_blocks(const struct cache_lease *l);
 /* Blocks that are free or could be evicted now. */
 size_t cache_room(const struct cache *c);
+/* The last block, up to n_block, that can be computed from what the path has: windowed layers of
+ * older ones may be gone, and a proof brings back those of its own block. */
+int cache_proof_from(const struct cache_lease *l, int n_block);
 /* Positions of ids[0, n_max) in whole blocks that the disk has behind those of the path. Opens no
  * file. */
 int cache_restorable(const struct cache_lease *l, const int32_t *ids, int n_max);
@@ -184,7 +187,7 @@ struct cache_verdicts {
     enum cache_verdict ram, disk; /* absent: not there, not readable or not asked for */
 };
 /* Takes a fresh block, and one for the file, which is read from now on. ERR_NOMEM: no room or
- * memory now. End it before the lease. */
+ * memory now. ERR_NOTFOUND: it can't be computed (cache_proof_from). End it before the lease. */
 int cache_proof_open(struct cache_lease *l, const struct cache_piece *piece,
                      struct cache_proof **ret, struct err *e) MUST_USE;
 /* The sequence in front of the block: the engine appends its ids. Borrowed. */
@@ -265,6 +268,7 @@ int cache_free_disk(struct cache *c, uint64_t n_bytes,
 
 struct cache_stats {
     size_t n_blocks, n_tails; /* in the tree */
+    size_t n_windows;         /* of these, with a windowed section */
     size_t block_bytes;
     size_t bytes_used, bytes_max; /* the pool: tree and running turns */
     /* Of what is used: in the tree and nobody's lease; the rest is live. Of bytes_max: what the

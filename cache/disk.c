@@ -121,8 +121,9 @@ static void open_ahead(struct disk *d)
         const struct disk_place place = {.dir = d->dir, .root = root, .id = j->id};
         j->fd = -1;
         j->is_open = true;
-        j->rc = j->op == DISK_HEAD ? disk_file_open_head(&place, j->block_bytes, &j->fd, &e)
-                                   : disk_file_open(&place, j->block_bytes, &j->fd, &e);
+        j->rc = j->op == DISK_HEAD ? disk_file_open_head(&place, record_block_bytes(&j->data),
+                                                         &j->fd, &e)
+                                   : disk_file_open(&place, &j->data, &j->fd, &e);
         if (j->rc == ERR_NOTFOUND || j->rc == ERR_CORRUPT) {
             give_up(d, &place, &e);
         }
@@ -135,7 +136,8 @@ static void do_read(struct disk *d)
     char root[DISK_ROOT_CHARS + 1];
     open_ahead(d);
     struct disk_job *j = disk_jobs_take(&d->reads);
-    const struct record_name name = {.root = j->root, .id = j->id, .block_bytes = j->block_bytes};
+    const struct record_name name = {
+        .root = j->root, .id = j->id, .block_bytes = record_block_bytes(&j->data)};
     if (!j->is_open || atomic_load(&j->is_canceled) || d->is_stopping) {
         if (j->is_open && j->fd >= 0) {
             sys.close(j->fd);
@@ -146,7 +148,7 @@ static void do_read(struct disk *d)
     int rc = j->rc;
     if (!rc) {
         rc = j->op == DISK_HEAD ? disk_file_read_head(j->fd, &name, &j->record, &e)
-                                : disk_file_read(j->fd, &name, j->data, &j->record, &e);
+                                : disk_file_read(j->fd, &name, &j->data, &j->record, &e);
         sys.close(j->fd);
     }
     disk_root_name(j->root, root);
@@ -157,7 +159,8 @@ static void do_read(struct disk *d)
     if (!rc && j->op != DISK_HEAD) {
         pthread_mutex_lock(&d->lock);
         d->n.n_read++;
-        d->n.bytes_read += record_bytes(j->block_bytes);
+        d->n.bytes_read += RECORD_HEAD_BYTES + (j->data.full ? j->data.full_bytes : 0) +
+                           (j->data.window ? j->data.window_bytes : 0);
         pthread_mutex_unlock(&d->lock);
         forget_later(d, j);
     }

@@ -65,8 +65,7 @@ struct disk_job {
     struct cache *cache; /* whose it is; NULL: nobody's in particular */
     uint8_t root[HASH_BYTES], id[HASH_BYTES];
     struct record record; /* written; filled by reads when rc is 0; DISK_PURGE: the bad one */
-    unsigned char *data;  /* [block_bytes] */
-    size_t block_bytes;
+    struct record_data data; /* read: the sections that are wanted */
     atomic_bool is_canceled; /* a read that needn't be made any more */
     /* 0; ERR_NOTFOUND, ERR_CORRUPT (it has been logged), ERR_BUSY, ERR_CANCELED; DISK_WRITE:
      * ERR_UNSUPPORTED: this id will never be written. data of a failed read is rubbish. */

@@ -109,7 +109,7 @@ void disk_purge(struct disk *d, const struct record *bad, size_t block_bytes)
         return;
     }
     j->record = *bad;
-    j->block_bytes = block_bytes;
+    j->data.full_bytes = block_bytes; /* however they are in sections: heads alone are read */
     disk_push(d, j);
 }
 

@@ -78,13 +78,19 @@ int disk_file_open_head(const struct disk_place *p, size_t block_bytes, int *ret
     return 0;
 }
 
-int disk_file_open(const struct disk_place *p, size_t block_bytes, int *ret_fd, struct err *e)
+int disk_file_open(const struct disk_place *p, const struct record_data *d, int *ret_fd,
+                   struct err *e)
 {
-    const int rc = disk_file_open_head(p, block_bytes, ret_fd, e);
-    if (!rc) {
-        (void)sys.fadvise(*ret_fd, 0, 0, POSIX_FADV_WILLNEED); /* advice */
+    const int rc = disk_file_open_head(p, record_block_bytes(d), ret_fd, e);
+    if (rc) {
+        return rc;
     }
-    return rc;
+    /* Advice; to the end (0), where all of it is wanted. */
+    const off_t n = d->window_bytes == 0 || d->window
+                        ? 0
+                        : (off_t)(RECORD_HEAD_BYTES + d->full_bytes);
+    (void)sys.fadvise(*ret_fd, 0, n, POSIX_FADV_WILLNEED);
+    return 0;
 }
 
 static int read_all(int fd, void *to, size_t n, off_t off, struct err *e)
@@ -108,16 +114,20 @@ static int read_all(int fd, void *to, size_t n, off_t off, struct err *e)
     return 0;
 }
 
-int disk_file_read(int fd, const struct record_name *name, void *data, struct record *ret,
-                   struct err *e)
+int disk_file_read(int fd, const struct record_name *name, const struct record_data *d,
+                   struct record *ret, struct err *e)
 {
+    const off_t window_at = (off_t)(RECORD_HEAD_BYTES + d->full_bytes);
     unsigned char head[RECORD_HEAD_BYTES];
     int rc = read_all(fd, head, sizeof head, 0, e);
-    if (!rc) {
-        rc = read_all(fd, data, name->block_bytes, RECORD_HEAD_BYTES, e);
+    if (!rc && d->full) {
+        rc = read_all(fd, d->full, d->full_bytes, RECORD_HEAD_BYTES, e);
+    }
+    if (!rc && d->window) {
+        rc = read_all(fd, d->window, d->window_bytes, window_at, e);
     }
     if (!rc) {
-        rc = record_parse(name, head, data, ret, e);
+        rc = record_parse(name, head, d, ret, e);
     }
     return rc;
 }
@@ -231,15 +241,19 @@ static int create(const struct disk_place *p, const char *name, int *ret_fd, str
 
 /* The bytes and the size they take; the descriptor is closed in any case, and close is where some
  * file systems say that there was no room. */
-static int fill(int fd, const struct record *r, const void *data, size_t block_bytes,
-                uint64_t *ret_bytes, struct err *e)
+static int fill(int fd, const struct record *r, const struct record_data *d, uint64_t *ret_bytes,
+                struct err *e)
 {
+    const off_t window_at = (off_t)(RECORD_HEAD_BYTES + d->full_bytes);
     unsigned char head[RECORD_HEAD_BYTES];
     struct stat st;
-    record_write(r, data, block_bytes, head);
+    record_write(r, d, head);
     int rc = write_all(fd, head, sizeof head, 0, e);
     if (!rc) {
-        rc = write_all(fd, data, block_bytes, RECORD_HEAD_BYTES, e);
+        rc = write_all(fd, d->full, d->full_bytes, RECORD_HEAD_BYTES, e);
+    }
+    if (!rc && d->window_bytes > 0) {
+        rc = write_all(fd, d->window, d->window_bytes, window_at, e);
     }
     if (!rc && sys.fstat(fd, &st) < 0) {
         rc = err_sys(e, errno, "fstat");
@@ -249,13 +263,13 @@ static int fill(int fd, const struct record *r, const void *data, size_t block_b
     }
     if (!rc) {
         const uint64_t allocated = (uint64_t)st.st_blocks * ST_BLOCK;
-        *ret_bytes = allocated > 0 ? allocated : record_bytes(block_bytes); /* not yet placed */
+        *ret_bytes = allocated > 0 ? allocated : record_bytes(record_block_bytes(d)); /* not yet placed */
     }
     return rc;
 }
 
-int disk_file_write(const struct disk_place *p, const struct record *r, const void *data,
-                    size_t block_bytes, uint64_t *ret_bytes, struct err *e)
+int disk_file_write(const struct disk_place *p, const struct record *r,
+                    const struct record_data *d, uint64_t *ret_bytes, struct err *e)
 {
     char temp[DISK_NAME_BYTES], name[DISK_NAME_BYTES];
     uint64_t bytes = 0;
@@ -266,7 +280,7 @@ int disk_file_write(const struct disk_place *p, const struct record *r, const vo
     if (rc) {
         return rc;
     }
-    rc = fill(fd, r, data, block_bytes, &bytes, e);
+    rc = fill(fd, r, d, &bytes, e);
     if (!rc && sys.renameat(p->dir, temp, p->dir, name) < 0) {
         const int errnum = errno;
         rc = err_sys(e, errnum, "rename");

@@ -26,17 +26,17 @@ struct disk_place {
 
 void disk_file_name(const struct disk_place *p, const char *ending, char ret[DISK_NAME_BYTES]);
 
-/* A descriptor whose reading ahead has begun. ERR_NOTFOUND, ERR_CORRUPT (it isn't a file of ours),
- * ERR_BUSY (the system couldn't just now). */
-int disk_file_open(const struct disk_place *p, size_t block_bytes, int *ret_fd,
+/* A descriptor whose reading ahead has begun, of what is wanted. ERR_NOTFOUND, ERR_CORRUPT (it
+ * isn't a file of ours), ERR_BUSY (the system couldn't just now). */
+int disk_file_open(const struct disk_place *p, const struct record_data *data, int *ret_fd,
                    struct err *e) MUST_USE;
 /* The same without reading ahead. */
 int disk_file_open_head(const struct disk_place *p, size_t block_bytes, int *ret_fd,
                         struct err *e) MUST_USE;
-/* Reads what was opened into data[block_bytes] and checks all of it. Doesn't close. ERR_CORRUPT,
+/* Reads what is wanted of what was opened, and checks all of that. Doesn't close. ERR_CORRUPT,
  * ERR_BUSY; data then holds rubbish. */
-int disk_file_read(int fd, const struct record_name *name, void *data, struct record *ret,
-                   struct err *e) MUST_USE;
+int disk_file_read(int fd, const struct record_name *name, const struct record_data *data,
+                   struct record *ret, struct err *e) MUST_USE;
 /* Its bytes leave the page cache: they are in our budget now, and once is enough. Takes as long as
  * the read did, so not while somebody waits for the next. */
 void disk_file_forget(const struct disk_place *p);
@@ -46,8 +46,8 @@ int disk_file_read_head(int fd, const struct record_name *name, struct record *r
 
 /* *ret_bytes: what it takes on the disk. ERR_IO: nothing is left of it. ERR_CORRUPT: something that
  * can't be replaced stands under the name. */
-int disk_file_write(const struct disk_place *p, const struct record *r, const void *data,
-                    size_t block_bytes, uint64_t *ret_bytes, struct err *e) MUST_USE;
+int disk_file_write(const struct disk_place *p, const struct record *r,
+                    const struct record_data *data, uint64_t *ret_bytes, struct err *e) MUST_USE;
 
 /* ERR_IO: it is still there (a directory, a read-only file system). Not being there is fine. */
 int disk_file_remove(const struct disk_place *p, struct err *e) MUST_USE;

@@ -171,7 +171,7 @@ static int write_block(struct disk *d, const struct disk_job *j)
     char root[DISK_ROOT_CHARS + 1];
     struct err e;
     uint64_t bytes = 0;
-    const uint64_t need = record_bytes(j->block_bytes) + ALLOCATION_UNIT;
+    const uint64_t need = record_bytes(record_block_bytes(&j->data)) + ALLOCATION_UNIT;
     pthread_mutex_lock(&d->lock);
     const struct disk_entry *there = index_find(&d->index, j->id);
     const int known = !there ? ERR_NOTFOUND : there->is_bad ? ERR_UNSUPPORTED : 0;
@@ -187,7 +187,7 @@ static int write_block(struct disk *d, const struct disk_job *j)
     int rc = make_room(d, need, &e);
     if (!rc) {
         set_temporary(d, need);
-        rc = disk_file_write(&place, &j->record, j->data, j->block_bytes, &bytes, &e);
+        rc = disk_file_write(&place, &j->record, &j->data, &bytes, &e);
     }
     if (rc == ERR_CORRUPT) {
         disk_tell_bad(&place, &e);
@@ -244,7 +244,8 @@ static void do_purge(struct disk *d, const struct disk_job *j)
         pthread_mutex_lock(&d->lock);
         const int rc = d->state != KNOWN
                            ? ERR_NOTFOUND
-                           : purge_init(&d->purge, &d->index, &j->record, j->block_bytes, &e);
+                           : purge_init(&d->purge, &d->index, &j->record,
+                                        record_block_bytes(&j->data), &e);
         pthread_mutex_unlock(&d->lock);
         if (rc) {
             end_purge(d, rc == ERR_NOTFOUND);

@@ -19,7 +19,7 @@ struct cache {
     struct cache_lease *leases; /* open ones, in a ring through next/prev */
     uint64_t n_found_tokens, n_missed_tokens;
     uint64_t n_evicted_blocks, n_adopted_blocks;
-    size_t n_given_up; /* blocks of the pool that the cache doesn't grow into (shrink.c) */
+    size_t bytes_given_up; /* of the pool, that the cache doesn't grow into (shrink.c) */
     /* The disk tier (spill.c, restore.c). */
     struct disk *disk; /* NULL: none */
     int64_t tail_idle_us;
@@ -54,14 +54,33 @@ struct cache_lease {
     /* The tail that the disk had: its file goes when something longer is kept. */
     uint8_t tail_id[HASH_BYTES];
     int tail_block, tail_count; /* its place, and 0: none */
+    /* Windowed layers (window.c): of the path, the first so many were passed. */
+    int n_passed;
     /* Proof. */
     bool is_proof;
+    int proof_at; /* the block in hand */
     bool is_tainted; /* what isn't shared yet may come of a bad block: it stays private */
     bool is_sampled; /* the restored tail at sampled_block is */
     int sampled_block;
 };
 
-/* lease.c, for restore.c */
+/* Where a block's sections are for the disk; NULL: their sizes alone. */
+static inline struct record_data block_data(const struct cache *c, const struct kv_block *b)
+{
+    const struct kv_shape *s = kv_pool_shape(c->pool);
+    return (struct record_data){.full = b ? b->data : NULL,
+                                .window = b ? b->window : NULL,
+                                .full_bytes = s->full_bytes,
+                                .window_bytes = s->window_bytes};
+}
+
+/* lease.c, for restore.c and verify.c */
+/* The path's blocks [n_path, …) of ids[0, n_max) that the tree has, put behind the path but not
+ * taken; returns how many. There must be room for them. */
+int lease_walk(const struct cache_lease *l, const int32_t *ids, int n_max);
+/* Keeps the first n positions, n a multiple of 32 within the path; what is behind stays reserved,
+ * as far as it is the lease's own. */
+void lease_cut(struct cache_lease *l, int n);
 struct node *lease_end(const struct cache_lease *l);
 int lease_path_reserve(struct cache_lease *l, int n, struct err *e) MUST_USE;
 bool lease_adopt(struct cache_lease *l, struct node *n);
@@ -75,7 +94,11 @@ int lease_publish(struct cache_lease *l, const int32_t *ids, uint64_t who, struc
  * bytes are anybody's. */
 struct kv_block *lease_take_block(struct cache *c);
 struct kv_block *lease_take_raw(struct cache *c);
-size_t shrink_n_used(const struct cache *c); /* blocks of the pool */
+struct kv_block *lease_take_thin(struct cache *c); /* raw */
+/* b gets a windowed section, if it misses one: raw. false: leases hold all. */
+bool lease_take_window(struct cache *c, struct kv_block *b);
+/* Bytes that are free or could be had by evicting. */
+size_t shrink_room(const struct cache *c);
 
 /* spill.c */
 /* A whole block or tail is new in the tree. Nothing without a tier. */

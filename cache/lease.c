@@ -16,6 +16,7 @@
 #include "base/thread.h"
 #include "cache/evict.h"
 #include "cache/inside.h"
+#include "cache/window.h"
 
 int cache_lease_open(struct cache *c, const struct cache_root *root, uint64_t who,
                      struct cache_lease **ret, struct err *e)
@@ -91,6 +92,46 @@ bool lease_adopt(struct cache_lease *l, struct node *n)
     return true;
 }
 
+int lease_walk(const struct cache_lease *l, const int32_t *ids, int n_max)
+{
+    const struct node *at = lease_end(l);
+    int n = l->n_path;
+    for (; n_max - n * KV_BLOCK >= KV_BLOCK; n++) {
+        struct node *next =
+            tree_find_block(&l->cache->tree, at, ids + (size_t)n * KV_BLOCK);
+        if (!next || next->is_bad) {
+            break;
+        }
+        l->path[n] = next;
+        at = next;
+    }
+    return n - l->n_path;
+}
+
+void lease_cut(struct cache_lease *l, int n)
+{
+    struct kv_seq *s = &l->seq;
+    const int n_path = l->n_path, n_keep = n / KV_BLOCK;
+    assert(n % KV_BLOCK == 0 && n_keep <= n_path);
+    if (s->n_tokens > n_path * KV_BLOCK) {
+        kv_block_zero_from(s->blocks[n_path], 0); /* positions that have lost what they follow */
+    }
+    for (int i = n_path; i-- > n_keep;) {
+        struct node *gone = l->path[i];
+        tree_unpin(&l->cache->tree, gone); /* its reference was the sequence's */
+        if (gone->is_bad && !gone->n_leases && !gone->n_children) {
+            tree_remove(&l->cache->tree, gone);
+        }
+    }
+    memmove(s->blocks + n_keep, s->blocks + n_path,
+            (size_t)(s->n_blocks - n_path) * sizeof *s->blocks);
+    s->n_blocks -= n_path - n_keep;
+    s->n_tokens = n;
+    l->n_path = n_keep;
+    l->n_passed = l->n_passed < n_keep ? l->n_passed : n_keep;
+    l->is_sampled = false;
+}
+
 /*
  * A private block with the first n positions of src: a copy, or src's own block when it is the last
  * that could be evicted (the copy's place would have cost it anyway; what is pinned could not).
@@ -114,17 +155,33 @@ static struct kv_block *take_copy(struct cache *c, struct node *src, int n)
     return b;
 }
 
+/* How far ids[0, n_max) can be found so that what comes behind can be computed: where a windowed
+ * section that it would need is missing, less far than the blocks go. */
+static int usable(const struct cache_lease *l, const int32_t *ids, int n_max)
+{
+    const struct kv_shape *shape = kv_pool_shape(l->cache->pool);
+    if (shape->n_sections == 1 || l->is_proof) {
+        return n_max; /* a proof fills in what is missing */
+    }
+    const int n = l->n_path + lease_walk(l, ids, n_max), base = n * KV_BLOCK;
+    struct node *end = n > l->n_path ? l->path[n - 1] : lease_end(l);
+    int k = 0;
+    struct node *part = tree_find_prefix(
+        end, ids + base, n_max - base < KV_BLOCK ? n_max - base : KV_BLOCK - 1, &k);
+    struct window_run run = {.at = k > 0 ? part : end};
+    return kv_usable(shape, base + k, window_has, &run);
+}
+
 /* Whole blocks of ids[0, n_max) by reference, behind the path. Returns how many positions beyond
  * n_tokens came from others than `who`. */
 static int find_blocks(struct cache_lease *l, const int32_t *ids, int n_max)
 {
-    struct cache *c = l->cache;
     int n_shared = 0;
 
-    while (n_max - l->n_path * KV_BLOCK >= KV_BLOCK) {
-        const int32_t *at = ids + (size_t)l->n_path * KV_BLOCK;
-        struct node *n = tree_find_block(&c->tree, lease_end(l), at);
-        if (!n || n->is_bad || !lease_adopt(l, n)) {
+    const int n_end = l->n_path + lease_walk(l, ids, n_max);
+    while (l->n_path < n_end) {
+        struct node *n = l->path[l->n_path];
+        if (!lease_adopt(l, n)) {
             break;
         }
         n->n_hits += !l->is_proof; /* a proof is no use of it */
@@ -152,11 +209,17 @@ static int find_partial(struct cache_lease *l, const int32_t *ids, int n_max)
         return 0;
     }
     struct node *src = tree_find_prefix(lease_end(l), ids + base, limit, &k);
-    if (k <= have || src->is_bad) {
+    if (k <= have || src->is_bad || !kv_block_is_whole(src->block, kv_pool_shape(c->pool))) {
         return 0;
     }
     const bool is_shared = src->who != l->who;
     if (l->n_path < s->n_blocks) {
+        tree_pin(&c->tree, src); /* not evicted for its own copy */
+        const bool is_whole = lease_take_window(c, s->blocks[l->n_path]);
+        tree_unpin(&c->tree, src);
+        if (!is_whole) {
+            return 0;
+        }
         kv_block_copy(s->blocks[l->n_path], src->block, k);
         src->n_hits++;
         evict_touch(&c->tree, src);
@@ -188,9 +251,11 @@ int cache_find(struct cache_lease *l, const int32_t *ids, int n_max, struct cach
         return rc;
     }
     int n_shared = 0;
-    if (n_max > n_before) {
-        n_shared += find_blocks(l, ids, n_max);
-        n_shared += find_partial(l, ids, n_max);
+    const int n_use = n_max > n_before ? usable(l, ids, n_max) : 0;
+    if (n_use > n_before) {
+        n_shared += find_blocks(l, ids, n_use);
+        n_shared += n_use > l->n_path * KV_BLOCK ? find_partial(l, ids, n_max) : 0;
+        window_pass_lease(l);
     }
     const int n = l->seq.n_tokens - n_before;
     if (!l->has_asked && !l->is_proof && n_max > n_before) {
@@ -202,24 +267,51 @@ int cache_find(struct cache_lease *l, const int32_t *ids, int n_max, struct cach
     return 0;
 }
 
-/* What the next n_more positions go into holds nothing of somebody else's. */
-static void zero_raw(struct kv_seq *s, int n_more)
+/* What the next n_more positions go into is whole, and holds nothing of somebody else's. */
+static int make_ready(struct cache_lease *l, int n_more, struct err *e)
 {
+    const struct kv_seq *s = &l->seq;
     const int end = (s->n_tokens + n_more + KV_BLOCK - 1) / KV_BLOCK;
     for (int i = s->n_tokens / KV_BLOCK; i < end; i++) {
-        if (s->blocks[i]->is_raw) {
-            kv_block_zero_from(s->blocks[i], 0);
+        if (!lease_take_window(l->cache, s->blocks[i])) {
+            return err_set(e, ERR_NOMEM,
+                           "windowed layers of %d positions more: running turns hold all of the "
+                           "%.1f MiB",
+                           n_more, (double)kv_pool_bytes_max(l->cache->pool) / (1 << 20));
         }
+        kv_block_settle(s->blocks[i]);
     }
+    return 0;
 }
 
 int cache_reserve(struct cache_lease *l, int n_more, struct err *e)
 {
     const int rc = cache_reserve_for_disk(l, n_more, 0, e);
-    if (!rc) {
-        zero_raw(&l->seq, n_more);
+    return rc ? rc : make_ready(l, n_more, e);
+}
+
+/*
+ * Of n blocks that a lease takes, so many get their windowed sections at once: those that are
+ * computed first. Before the others are, what these hold has been passed. Those that come from the
+ * disk get theirs when it is known whether they need any (restore.c).
+ */
+static int n_whole_of(const struct cache_lease *l, int n, int n_from_disk)
+{
+    const struct kv_shape *s = kv_pool_shape(l->cache->pool);
+    const int n_window = s->window / KV_BLOCK + 2;
+    if (s->n_sections == 1) {
+        return n - n_from_disk; /* whole is what raw isn't */
     }
-    return rc;
+    return n - n_from_disk < n_window ? n - n_from_disk : n_window;
+}
+
+/* One block for what is reserved. NULL: leases hold all. */
+static struct kv_block *take_reserved(struct cache *c, bool is_from_disk, bool is_whole)
+{
+    if (kv_pool_shape(c->pool)->n_sections == 1) {
+        return is_from_disk ? lease_take_raw(c) : lease_take_block(c);
+    }
+    return is_whole ? lease_take_raw(c) : lease_take_thin(c); /* make_ready zeroes them */
 }
 
 int cache_reserve_for_disk(struct cache_lease *l, int n_more, int n_disk, struct err *e)
@@ -231,19 +323,27 @@ int cache_reserve_for_disk(struct cache_lease *l, int n_more, int n_disk, struct
     if (n_more < 0 || n_more > INT_MAX - KV_BLOCK - s->n_tokens) {
         return err_set(e, ERR_LIMIT, "%d positions more after %d", n_more, s->n_tokens);
     }
+    const struct kv_shape *shape = kv_pool_shape(c->pool);
     const int n_had = s->n_blocks, n_need = (s->n_tokens + n_more + KV_BLOCK - 1) / KV_BLOCK;
-    if (n_need > n_had && (size_t)(n_need - n_had) > cache_room(c)) {
+    if (n_need <= n_had) {
+        return 0;
+    }
+    int n_from_disk = (s->n_tokens + n_disk) / KV_BLOCK - n_had;
+    n_from_disk = n_from_disk < 0 ? 0 : n_from_disk < n_need - n_had ? n_from_disk : n_need - n_had;
+    int n_whole = n_whole_of(l, n_need - n_had, n_from_disk);
+    if ((size_t)(n_need - n_had) * shape->full_bytes + (size_t)n_whole * shape->window_bytes >
+        shrink_room(c)) {
         return err_set(
             e, ERR_NOMEM,
             "%d KV blocks for %d positions more: %zu are free or can be evicted, of %zu in all",
             n_need - n_had, n_more, cache_room(c), kv_pool_n_blocks(c->pool));
     }
     while (s->n_blocks < n_need) {
-        const int n_before = s->n_blocks * KV_BLOCK - s->n_tokens; /* positions */
-        const bool is_raw = n_before + KV_BLOCK <= n_disk;
-        struct kv_block *b = is_raw ? lease_take_raw(c) : lease_take_block(c);
-        assert(b); /* counted above */
-        const int rc = kv_seq_push(s, b, e);
+        const bool is_from_disk = s->n_blocks - n_had < n_from_disk;
+        struct kv_block *b = take_reserved(c, is_from_disk, !is_from_disk && n_whole-- > 0);
+        const int rc = b ? kv_seq_push(s, b, e)
+                         : err_set(e, ERR_NOMEM, "%d KV blocks, of %d, can't be had",
+                                   n_need - s->n_blocks, n_need - n_had);
         if (!rc) {
             continue;
         }
@@ -324,10 +424,12 @@ int cache_publish(struct cache_lease *l, const int32_t *ids, int64_t cost_us_per
         if (twin->is_bad && !lease_end(l)->is_bad) {
             break; /* ours may be sound: it stays private while that one is held */
         }
+        window_fill(c, twin, l->seq.blocks[l->n_path]);
         const bool is_adopted = lease_adopt(l, twin);
         assert(is_adopted); /* needs no memory: a private block stands in its place */
         c->n_adopted_blocks += is_adopted;
     }
+    window_pass_lease(l);
     return rc;
 }
 
@@ -358,15 +460,22 @@ static void publish_tail(struct cache_lease *l, const int32_t *ids)
     }
 }
 
-void cache_lease_abandon(struct cache_lease *l)
+static void drop_private(struct cache_lease *l)
 {
     struct kv_seq *s = &l->seq;
-
-    assert(thread_is(THREAD_WORKER));
     while (s->n_blocks > l->n_path) {
         kv_unref(s->blocks[--s->n_blocks]);
     }
     s->n_tokens = l->n_path * KV_BLOCK;
+}
+
+void cache_lease_abandon(struct cache_lease *l)
+{
+    assert(thread_is(THREAD_WORKER));
+    drop_private(l);
+    if (!l->is_proof && window_usable(l) < l->seq.n_tokens) {
+        lease_cut(l, window_usable(l));
+    }
 }
 
 void lease_touch_disk(const struct cache_lease *l)
@@ -412,8 +521,9 @@ void cache_lease_close(struct cache_lease *l, const int32_t *ids, bool keep_tail
     if (ids && !cache_publish(l, ids, 0, &ignored) && keep_tail) {
         publish_tail(l, ids);
     }
-    cache_lease_abandon(l);
+    drop_private(l);
     lease_touch_disk(l);
+    window_release(l);
     path_release(l);
     l->seq.n_blocks = 0; /* the private ones went with abandon, the shared ones with the path */
     kv_seq_done(&l->seq);

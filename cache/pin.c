@@ -109,6 +109,13 @@ void cache_wait_disk(struct cache *c)
     }
 }
 
+/* What a node takes in RAM. */
+static uint64_t bytes_of(const struct cache *c, const struct node *n)
+{
+    const struct kv_shape *s = kv_pool_shape(c->pool);
+    return s->full_bytes + (n->block->window ? s->window_bytes : 0);
+}
+
 /* Counts the id's node and pin, wherever they are. false: it isn't in RAM. */
 static bool count_node(struct cache *const *all, size_t n_all, const uint8_t *id,
                        struct cache_count *k)
@@ -121,7 +128,7 @@ static bool count_node(struct cache *const *all, size_t n_all, const uint8_t *id
             continue;
         }
         k->n_ram++;
-        k->ram_bytes += kv_pool_shape(all[i]->pool)->block_bytes;
+        k->ram_bytes += bytes_of(all[i], node);
         is_there = true;
     }
     k->n_pinned += is_pinned;
@@ -166,9 +173,9 @@ void cache_usage(const struct cache *c, const struct cache_root *root, struct ca
             u.n_ram++;
             u.n_ram_tails += n->count < KV_BLOCK;
             u.n_ram_pinned += n->is_pinned;
+            u.ram_bytes += bytes_of(c, n);
         }
     }
-    u.ram_bytes = (uint64_t)u.n_ram * kv_pool_shape(c->pool)->block_bytes;
     if (c->disk) {
         disk_usage(c->disk, root->id, &u);
     }

@@ -2,6 +2,7 @@
 #include "cache/record.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -19,10 +20,12 @@ enum {
     AT_SECTION = 224,
     AT_WHO = 256,
     AT_COST = 264,
-    AT_REST = 272,
+    AT_WINDOW = 272,
     AT_SUM = 4088,
+    SECTION_BYTES = 32,
 };
 #define SECTION_FULL 0u
+#define SECTION_WINDOW 1u
 
 static const char magic[8] = {'H', 'E', 'A', 'R', 'T', 'H', 'K', 'V'};
 
@@ -47,9 +50,32 @@ void record_id(const struct record *r, uint8_t ret[HASH_BYTES])
     tree_id(r->parent, r->ids, r->count, ret);
 }
 
-void record_write(const struct record *r, const void *data, size_t block_bytes,
+struct section {
+    uint32_t kind;
+    uint64_t offset, n_bytes, sum;
+};
+
+static void put_section(unsigned char *p, const struct section *s)
+{
+    put(p, s->kind, 4);
+    put(p + 8, s->offset, 8);
+    put(p + 16, s->n_bytes, 8);
+    put(p + 24, s->sum, 8);
+}
+
+static bool has_section(const unsigned char *p, const struct section *s)
+{
+    return get(p, 4) == s->kind && get(p + 4, 4) == 0 && get(p + 8, 8) == s->offset &&
+           get(p + 16, 8) == s->n_bytes;
+}
+
+void record_write(const struct record *r, const struct record_data *d,
                   unsigned char h[RECORD_HEAD_BYTES])
 {
+    const struct section full = {.kind = SECTION_FULL,
+                                 .offset = RECORD_HEAD_BYTES,
+                                 .n_bytes = d->full_bytes,
+                                 .sum = XXH3_64bits(d->full, d->full_bytes)};
     assert(r->count >= 1 && r->count <= KV_BLOCK);
     memset(h, 0, RECORD_HEAD_BYTES);
     memcpy(h, magic, sizeof magic);
@@ -58,18 +84,41 @@ void record_write(const struct record *r, const void *data, size_t block_bytes,
     memcpy(h + AT_ROOT, r->root, HASH_BYTES);
     memcpy(h + AT_PARENT, r->parent, HASH_BYTES);
     put(h + AT_COUNT, (uint64_t)r->count, 4);
-    put(h + AT_SECTIONS, 1, 4);
-    put(h + AT_BLOCK, block_bytes, 8);
+    put(h + AT_SECTIONS, d->window_bytes > 0 ? 2 : 1, 4);
+    put(h + AT_BLOCK, record_block_bytes(d), 8);
     for (int i = 0; i < r->count; i++) {
         put(h + AT_IDS + 4 * i, (uint32_t)r->ids[i], 4);
     }
-    put(h + AT_SECTION, SECTION_FULL, 4);
-    put(h + AT_SECTION + 8, RECORD_HEAD_BYTES, 8);
-    put(h + AT_SECTION + 16, block_bytes, 8);
-    put(h + AT_SECTION + 24, XXH3_64bits(data, block_bytes), 8);
+    put_section(h + AT_SECTION, &full);
+    if (d->window_bytes > 0) {
+        put_section(h + AT_WINDOW,
+                    &(struct section){.kind = SECTION_WINDOW,
+                                      .offset = RECORD_HEAD_BYTES + d->full_bytes,
+                                      .n_bytes = d->window_bytes,
+                                      .sum = XXH3_64bits(d->window, d->window_bytes)});
+    }
     put(h + AT_WHO, r->who, 8);
     put(h + AT_COST, r->cost_us, 8);
     put(h + AT_SUM, XXH3_64bits(h, AT_SUM), 8);
+}
+
+/* One section of all bytes, or two in a row. */
+static bool check_sections(const unsigned char *h, size_t block_bytes)
+{
+    const uint64_t n = get(h + AT_SECTIONS, 4), n_full = get(h + AT_SECTION + 16, 8);
+    struct section s = {
+        .kind = SECTION_FULL, .offset = RECORD_HEAD_BYTES, .n_bytes = n_full};
+    if ((n != 1 && n != 2) || get(h + AT_BLOCK, 8) != block_bytes ||
+        !has_section(h + AT_SECTION, &s) || n_full > block_bytes) {
+        return false;
+    }
+    if (n == 1) {
+        return n_full == block_bytes;
+    }
+    s = (struct section){.kind = SECTION_WINDOW,
+                         .offset = RECORD_HEAD_BYTES + n_full,
+                         .n_bytes = block_bytes - n_full};
+    return s.n_bytes > 0 && has_section(h + AT_WINDOW, &s);
 }
 
 /* Whether the numbers of the head are those of this version and this model. */
@@ -85,10 +134,7 @@ static int check_shape(const unsigned char *h, size_t block_bytes, struct err *e
         return err_set(e, ERR_CORRUPT, "its version is %u, this program's is %u",
                        (unsigned)get(h + AT_VERSION, 4), RECORD_VERSION);
     }
-    const unsigned char *s = h + AT_SECTION;
-    if (get(h + AT_SECTIONS, 4) != 1 || get(s, 4) != SECTION_FULL || get(s + 4, 4) != 0 ||
-        get(s + 8, 8) != RECORD_HEAD_BYTES || get(s + 16, 8) != block_bytes ||
-        get(h + AT_BLOCK, 8) != block_bytes) {
+    if (!check_sections(h, block_bytes)) {
         return err_set(e, ERR_CORRUPT, "its block has %llu bytes in %u sections, this model's %zu",
                        (unsigned long long)get(h + AT_BLOCK, 8), (unsigned)get(h + AT_SECTIONS, 4),
                        block_bytes);
@@ -102,7 +148,9 @@ static int check_shape(const unsigned char *h, size_t block_bytes, struct err *e
             return err_set(e, ERR_CORRUPT, "it has ids past its %u positions", (unsigned)count);
         }
     }
-    for (const unsigned char *p = h + AT_REST; p < h + AT_SUM; p++) {
+    const unsigned char *rest =
+        h + AT_WINDOW + (get(h + AT_SECTIONS, 4) == 2 ? SECTION_BYTES : 0);
+    for (const unsigned char *p = rest; p < h + AT_SUM; p++) {
         if (*p) {
             return err_set(e, ERR_CORRUPT, "the rest of its head isn't empty");
         }
@@ -138,15 +186,26 @@ int record_parse_head(const struct record_name *name, const unsigned char h[RECO
     return 0;
 }
 
+/* Of a section that was read. */
+static bool is_intact(const unsigned char *section, const unsigned char *data, size_t n_bytes)
+{
+    return !data || get(section + 24, 8) == XXH3_64bits(data, n_bytes);
+}
+
 int record_parse(const struct record_name *name, const unsigned char h[RECORD_HEAD_BYTES],
-                 const void *data, struct record *ret, struct err *e)
+                 const struct record_data *d, struct record *ret, struct err *e)
 {
     struct record r;
     const int rc = record_parse_head(name, h, &r, e);
     if (rc) {
         return rc;
     }
-    if (get(h + AT_SECTION + 24, 8) != XXH3_64bits(data, name->block_bytes)) {
+    if (get(h + AT_SECTION + 16, 8) != d->full_bytes) {
+        return err_set(e, ERR_CORRUPT, "its full layers have %llu bytes, this model's %zu",
+                       (unsigned long long)get(h + AT_SECTION + 16, 8), d->full_bytes);
+    }
+    if (!is_intact(h + AT_SECTION, d->full, d->full_bytes) ||
+        (d->window_bytes > 0 && !is_intact(h + AT_WINDOW, d->window, d->window_bytes))) {
         return err_set(e, ERR_CORRUPT, "the checksum of its block is wrong");
     }
     *ret = r;

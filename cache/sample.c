@@ -34,7 +34,8 @@ static void push(struct cache *c, const struct node *n)
 
 void sample_block(struct cache_lease *l, const struct node *n)
 {
-    if (is_next(l->cache, l)) {
+    /* What is older than a window can't be computed from what was restored. */
+    if (cache_proof_from(l, n->depth) == n->depth && is_next(l->cache, l)) {
         push(l->cache, n);
     }
 }

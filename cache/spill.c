@@ -18,6 +18,7 @@
 #include "base/thread.h"
 #include "cache/evict.h"
 #include "cache/inside.h"
+#include "cache/window.h"
 
 #define WRITES_MAX 16 /* on their way to the disk: as many blocks can't be evicted for room */
 
@@ -44,7 +45,7 @@ static void set_dirty(struct cache *c, struct node *n)
 
 void spill_add(struct cache *c, struct node *n)
 {
-    if (!c->disk || n->is_bad) {
+    if (!c->disk || n->is_bad || !kv_block_is_whole(n->block, kv_pool_shape(c->pool))) {
         return;
     }
     if (n->count == KV_BLOCK) {
@@ -71,6 +72,7 @@ static bool send(struct cache *c, struct node *n)
     if (disk_has(c->disk, n->id)) { /* it was there before it was computed again */
         evict_set_disk(&c->tree, n, NODE_ON_DISK);
         tree_list(n, NULL);
+        window_pass(c, n);
         return true;
     }
     s = sys.malloc(sizeof *s);
@@ -81,8 +83,7 @@ static bool send(struct cache *c, struct node *n)
     struct disk_job *j = &s->job;
     j->op = DISK_WRITE;
     j->cache = c;
-    j->data = n->block->data;
-    j->block_bytes = kv_pool_shape(c->pool)->block_bytes;
+    j->data = block_data(c, n->block);
     j->record.count = n->count;
     j->record.who = n->who;
     j->record.cost_us = n->cost_us > 0 ? (uint64_t)n->cost_us : 0;
@@ -120,6 +121,7 @@ void spill_written(struct cache *c, struct disk_job *job)
         if (job->rc && job->rc != ERR_UNSUPPORTED && !n->is_bad) {
             set_dirty(c, n);
         }
+        window_pass(c, n);
     }
     if (job->rc && job->rc != ERR_UNSUPPORTED && job->rc != ERR_CANCELED) {
         c->rest_until_us = clock_us() + (int64_t)DISK_PAUSE_MS * 1000;

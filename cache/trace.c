@@ -87,7 +87,7 @@ static bool ask_disk(struct cache_trace *t, size_t at)
     t->jobs = j;
     j->job.op = DISK_HEAD;
     j->job.cache = c;
-    j->job.block_bytes = kv_pool_shape(c->pool)->block_bytes;
+    j->job.data = block_data(c, NULL);
     memcpy(j->job.root, t->root, HASH_BYTES);
     memcpy(j->job.id, t->v[at].id, HASH_BYTES);
     t->n_reading++;

@@ -215,6 +215,13 @@ bool tree_is_idle(const struct node *n)
     return is_block_or_tail(n) && !n->n_leases && !n->n_held;
 }
 
+/* Counts n among the idle ones (by 1), or no more (−1). */
+static void count_idle(struct tree *t, const struct node *n, int by)
+{
+    t->n_idle += (size_t)by;
+    t->n_idle_windows += n->block->window ? (size_t)by : 0;
+}
+
 /* n is held once more, and with the first time what it hangs from. */
 static void hold(struct tree *t, struct node *n)
 {
@@ -224,7 +231,7 @@ static void hold(struct tree *t, struct node *n)
             return;
         }
         if (was_idle) {
-            t->n_idle--;
+            count_idle(t, n, -1);
             evict_remove(t, n);
         }
     }
@@ -237,7 +244,7 @@ static void let_go(struct tree *t, struct node *n)
             return;
         }
         if (tree_is_idle(n)) {
-            t->n_idle++;
+            count_idle(t, n, 1);
         }
         if (tree_is_idle(n) && !n->n_children) {
             evict_add(t, n);
@@ -384,7 +391,8 @@ void tree_list(struct node *n, struct node_list *list)
 static void count_in(struct tree *t, const struct node *n, int by)
 {
     *(n->count == KV_BLOCK ? &t->n_blocks : &t->n_tails) += (size_t)by;
-    t->n_idle += (size_t)by;
+    t->n_windows += n->block->window ? (size_t)by : 0;
+    count_idle(t, n, by);
 }
 
 int tree_add(struct tree *t, struct node *parent, const struct node_new *w, struct node **ret,
@@ -444,6 +452,7 @@ struct kv_block *tree_take(struct tree *t, struct node *n)
     set_pinned(t, n, false); /* the id stays among the pins */
     evict_remove(t, n);
     tree_list(n, NULL);
+    tree_set_spare(t, n, false);
     children_remove(parent, n);
     count_in(t, n, -1);
     node_free(t, n);
@@ -465,9 +474,12 @@ void tree_pin(struct tree *t, struct node *n)
         kv_ref(n->block);
     }
     const bool was_idle = tree_is_idle(n);
-    t->n_leased += n->n_leases++ == 0 && is_block_or_tail(n);
+    if (n->n_leases++ == 0 && is_block_or_tail(n)) {
+        t->n_leased++;
+        t->n_leased_windows += n->block->window != NULL;
+    }
     if (was_idle) {
-        t->n_idle--;
+        count_idle(t, n, -1);
         evict_remove(t, n);
     }
 }
@@ -478,14 +490,58 @@ void tree_unpin(struct tree *t, struct node *n)
     if (n->block) {
         kv_unref(n->block);
     }
-    t->n_leased -= --n->n_leases == 0 && is_block_or_tail(n);
+    if (--n->n_leases == 0 && is_block_or_tail(n)) {
+        t->n_leased--;
+        t->n_leased_windows -= n->block->window != NULL;
+    }
     if (!tree_is_idle(n)) {
         return;
     }
-    t->n_idle++;
+    count_idle(t, n, 1);
     if (!n->n_children) {
         evict_add(t, n);
     }
+}
+
+/* ---- windowed sections ---- */
+
+static void count_window(struct tree *t, const struct node *n, int by)
+{
+    t->n_windows += (size_t)by;
+    t->n_idle_windows += tree_is_idle(n) ? (size_t)by : 0;
+    t->n_leased_windows += n->n_leases ? (size_t)by : 0;
+}
+
+void tree_set_spare(struct tree *t, struct node *n, bool is_spare)
+{
+    struct node_list *s = &t->spare;
+    if (n->is_spare) {
+        *(n->spare_before ? &n->spare_before->spare_behind : &s->first) = n->spare_behind;
+        *(n->spare_behind ? &n->spare_behind->spare_before : &s->last) = n->spare_before;
+        s->n--;
+    }
+    n->is_spare = is_spare;
+    n->spare_behind = NULL;
+    n->spare_before = is_spare ? s->last : NULL;
+    if (is_spare) {
+        *(s->last ? &s->last->spare_behind : &s->first) = n;
+        s->last = n;
+        s->n++;
+    }
+}
+
+void tree_drop_window(struct tree *t, struct node *n)
+{
+    assert(n->block->window && n->count == KV_BLOCK);
+    tree_set_spare(t, n, false);
+    count_window(t, n, -1);
+    kv_window_drop(n->block);
+}
+
+void tree_take_window(struct tree *t, struct node *n, struct kv_block *from)
+{
+    kv_window_move(n->block, from);
+    count_window(t, n, 1);
 }
 
 bool tree_evict(struct tree *t)

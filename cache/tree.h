@@ -17,7 +17,9 @@
  *   4. The heap holds exactly the nodes without children, leases and pins; its array always has
  * room for all nodes, so becoming a leaf can't fail.
  *   5. A root is there while something hangs from it or a lease is open on it.
- *   6. A node is pinned when its id is among the pins. What a pinned node hangs from is held with
+ *   6. Of models with windowed layers a block may be thin (engine/kv.h); a tail never is. What is
+ * spare has its windowed section.
+ *   7. A node is pinned when its id is among the pins. What a pinned node hangs from is held with
  * it: n_held counts the node's own pin and its children that are held.
  */
 #ifndef HEARTH_CACHE_TREE_H
@@ -76,6 +78,9 @@ struct node {
     struct node_list *list; /* that it is in, or NULL */
     struct node *before, *behind;
     int64_t due_us; /* RESTING: when it becomes dirty */
+    /* Its windowed section could go for room (cache/window.c): in tree.spare. */
+    bool is_spare;
+    struct node *spare_before, *spare_behind;
     bool is_bad;    /* in quarantine (cache/verify.c): nobody finds it, and it goes when idle */
 };
 
@@ -86,6 +91,9 @@ struct tree {
     size_t n_blocks, n_tails, n_idle; /* idle: blocks and tails that could be evicted, now or after
                                        * their children */
     size_t n_leased;                  /* blocks and tails that a lease holds */
+    /* Of those, with a windowed section; 0 where blocks have one section. */
+    size_t n_windows, n_idle_windows, n_leased_windows;
+    struct node_list spare; /* linked by spare_…, those first that were passed longest ago */
     struct pins pins;
     struct node **heap;               /* [n_heap of cap_heap] */
     size_t n_heap, cap_heap;
@@ -156,6 +164,13 @@ void tree_expose(struct tree *t, const uint8_t id[HASH_BYTES]);
 
 /* Puts the node at a list's end, out of the one it is in; NULL: in none. */
 void tree_list(struct node *n, struct node_list *list);
+
+/* The node's block is thin from now on, and isn't spare. */
+void tree_drop_window(struct tree *t, struct node *n);
+/* A thin node's block takes over another's windowed section, of the same positions. */
+void tree_take_window(struct tree *t, struct node *n, struct kv_block *from);
+/* Into the spare ones, as the last; or out of them. */
+void tree_set_spare(struct tree *t, struct node *n, bool is_spare);
 
 /* Evicts the cheapest leaf. false when every block is held by a lease or pin. */
 bool tree_evict(struct tree *t);

@@ -78,6 +78,10 @@ static int check_node(const struct tree *t, const struct node *n, struct err *e)
                        "the id of a node at depth %d isn't that of its path, or is there twice",
                        n->depth);
     }
+    if (n->is_spare && (!n->block->window || n->count < KV_BLOCK)) {
+        return err_set(e, ERR_CORRUPT, "a block at depth %d is spare and thin, or a tail",
+                       n->depth);
+    }
     const int n_writes = n->disk == NODE_WRITING;
     if (!n->block || n->block->n_refs != 1 + n->n_leases + n_writes) {
         return err_set(e, ERR_CORRUPT, "a block at depth %d has %d references, and %d leases",
@@ -108,7 +112,7 @@ static int check_node(const struct tree *t, const struct node *n, struct err *e)
 int tree_check(const struct tree *t, struct err *e)
 {
     size_t n_nodes = 0, n_blocks = 0, n_tails = 0, n_idle = 0, n_children = 0, n_roots = 0;
-    size_t n_leased = 0;
+    size_t n_leased = 0, n_windows = 0, n_idle_windows = 0, n_leased_windows = 0, n_spare = 0;
     for (size_t i = 0; i < t->n_buckets; i++) {
         for (const struct node *n = t->buckets[i]; n; n = n->hash_next) {
             const int rc = check_node(t, n, e);
@@ -122,6 +126,12 @@ int tree_check(const struct tree *t, struct err *e)
             n_tails += n->parent && n->count < KV_BLOCK;
             n_idle += tree_is_idle(n);
             n_leased += n->parent && n->n_leases;
+            n_spare += n->is_spare;
+            if (n->parent && n->block->window) {
+                n_windows++;
+                n_idle_windows += tree_is_idle(n);
+                n_leased_windows += n->n_leases > 0;
+            }
         }
     }
     if (n_nodes != t->n_nodes || n_blocks != t->n_blocks || n_tails != t->n_tails ||
@@ -135,6 +145,14 @@ int tree_check(const struct tree *t, struct err *e)
     if (n_leased != t->n_leased) {
         return err_set(e, ERR_CORRUPT, "counted %zu leased nodes, the account says %zu", n_leased,
                        t->n_leased);
+    }
+    if (n_windows != t->n_windows || n_idle_windows != t->n_idle_windows ||
+        n_leased_windows != t->n_leased_windows || n_spare != t->spare.n) {
+        return err_set(e, ERR_CORRUPT,
+                       "counted %zu windowed sections, %zu idle, %zu leased, %zu spare; the "
+                       "account says %zu, %zu, %zu, %zu",
+                       n_windows, n_idle_windows, n_leased_windows, n_spare, t->n_windows,
+                       t->n_idle_windows, t->n_leased_windows, t->spare.n);
     }
     if (n_children != n_nodes - n_roots) {
         return err_set(e, ERR_CORRUPT, "%zu nodes hang from others, of %zu that aren't roots",

@@ -28,6 +28,7 @@
 #include "base/thread.h"
 #include "cache/evict.h"
 #include "cache/inside.h"
+#include "cache/window.h"
 
 struct proof_job {
     struct disk_job job;
@@ -54,6 +55,14 @@ void cache_lease_prove(struct cache_lease *l)
 int cache_lease_n_blocks(const struct cache_lease *l)
 {
     return l->n_path;
+}
+
+int cache_proof_from(const struct cache_lease *l, int n_block)
+{
+    struct window_run run = {.at = n_block > 0 ? l->path[n_block - 1] : l->root};
+    assert(n_block <= l->n_path);
+    return kv_usable(kv_pool_shape(l->cache->pool), n_block * KV_BLOCK, window_has, &run) /
+           KV_BLOCK;
 }
 
 int cache_restorable(const struct cache_lease *l, const int32_t *ids, int n_max)
@@ -116,8 +125,7 @@ static bool ask_file(struct cache_proof *p, const struct cache_lease *l)
     *j = (struct proof_job){.proof = p, .block = b};
     j->job.op = DISK_PROVE;
     j->job.cache = c;
-    j->job.data = b->data;
-    j->job.block_bytes = kv_pool_shape(c->pool)->block_bytes;
+    j->job.data = block_data(c, b);
     memcpy(j->job.root, l->root->id, HASH_BYTES);
     memcpy(j->job.id, p->id, HASH_BYTES);
     p->reading = j;
@@ -131,6 +139,11 @@ int cache_proof_open(struct cache_lease *l, const struct cache_piece *piece,
 {
     struct cache *c = l->cache;
     assert(thread_is(THREAD_WORKER) && piece->count >= 1 && piece->count <= KV_BLOCK);
+    if (cache_proof_from(l, piece->n_block) < piece->n_block) {
+        return err_set(e, ERR_NOTFOUND, "windowed layers before block %d aren't there",
+                       piece->n_block);
+    }
+    l->proof_at = piece->n_block;
     struct cache_proof *p = sys.malloc(sizeof *p);
     if (!p) {
         return err_set(e, ERR_NOMEM, "out of memory for a proof");
@@ -176,14 +189,18 @@ void proof_arrived(struct cache *c, struct disk_job *job)
     free(j);
 }
 
+/* All that is there: of a thin block, its full layers. */
 static enum cache_verdict judge(const struct cache_proof *p, const struct kv_block *found)
 {
-    const size_t n_bytes = kv_pool_shape(p->cache->pool)->block_bytes;
+    const struct kv_shape *s = kv_pool_shape(p->cache->pool);
+    const struct kv_block *right = p->probe.blocks[p->n_block];
     if (!found) {
         return CACHE_ABSENT;
     }
-    return memcmp(p->probe.blocks[p->n_block]->data, found->data, n_bytes) == 0 ? CACHE_SAME
-                                                                                 : CACHE_DIFFERENT;
+    const bool is_same =
+        memcmp(right->data, found->data, s->full_bytes) == 0 &&
+        (!found->window || memcmp(right->window, found->window, s->window_bytes) == 0);
+    return is_same ? CACHE_SAME : CACHE_DIFFERENT;
 }
 
 void cache_proof_close(struct cache_proof *p, struct cache_verdicts *ret)
@@ -192,12 +209,15 @@ void cache_proof_close(struct cache_proof *p, struct cache_verdicts *ret)
         return;
     }
     assert(thread_is(THREAD_WORKER));
-    const struct node *n = tree_find(&p->cache->tree, p->id);
+    struct node *n = tree_find(&p->cache->tree, p->id);
     if (ret) {
         assert(p->probe.n_tokens == p->n_block * KV_BLOCK + p->count);
         kv_seq_seal(&p->probe);
         ret->ram = judge(p, n && !n->is_bad ? n->block : NULL);
         ret->disk = judge(p, p->file);
+        if (ret->ram == CACHE_SAME) { /* the next proof needs what it lacks */
+            window_fill(p->cache, n, p->probe.blocks[p->n_block]);
+        }
     }
     if (p->reading) {
         p->reading->proof = NULL;

@@ -151,8 +151,8 @@ void kv_shape_set_window(struct kv_shape *s, int window, int period)
     s->window_bytes = s->block_bytes - s->full_bytes;
 }
 
-int kv_usable(const struct kv_shape *s, int n_found, bool (*has)(const void *ctx, int n_block),
-              const void *ctx)
+int kv_usable(const struct kv_shape *s, int n_found, bool (*has)(void *ctx, int n_block),
+              void *ctx)
 {
     int n = n_found, from = kv_window_from(s, n);
     if (s->n_sections == 1) {

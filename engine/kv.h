@@ -193,9 +193,10 @@ static inline int kv_window_from(const struct kv_shape *s, int n)
     return first > 0 && s->window ? first / KV_BLOCK : 0;
 }
 /* The largest n <= n_found so that positions from n on can be computed, when all full sections of
- * [0, n_found) are there, and of the windowed ones those that `has` says. Asks for none twice. */
-int kv_usable(const struct kv_shape *s, int n_found, bool (*has)(const void *ctx, int n_block),
-              const void *ctx);
+ * [0, n_found) are there, and of the windowed ones those that `has` says, which is asked from the
+ * last block on downwards, for each once, as far as need be. */
+int kv_usable(const struct kv_shape *s, int n_found, bool (*has)(void *ctx, int n_block),
+              void *ctx);
 
 /* Q8_0: scales a position has in each of K and V, and where they follow the int8. */
 static inline int kv_n_scales(int head_dim)

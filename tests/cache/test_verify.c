@@ -196,9 +196,10 @@ static void tamper(const struct tier *t, const int32_t *ids, int n_ids, size_t a
     assert_int_equal(fread(file, 1, sizeof file, f), sizeof file);
     const struct record_name name = {
         .root = root.id, .id = id + (n - 1) * HASH_BYTES, .block_bytes = 2048};
-    assert_int_equal(record_parse(&name, file, data, &r, &e), 0);
+    const struct record_data d = {.full = data, .full_bytes = 2048};
+    assert_int_equal(record_parse(&name, file, &d, &r, &e), 0);
     data[at] ^= 1;
-    record_write(&r, data, 2048, file);
+    record_write(&r, &d, file);
     rewind(f);
     assert_int_equal(fwrite(file, 1, sizeof file, f), sizeof file);
     assert_int_equal(fclose(f), 0);

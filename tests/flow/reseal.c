@@ -21,15 +21,23 @@ static int reseal(FILE *f, unsigned char *file, size_t n, size_t at)
     unsigned char new_head[RECORD_HEAD_BYTES];
     struct record r = {0};
     uint32_t count;
+    uint64_t n_full;
     memcpy(r.root, head + 16, HASH_BYTES);
     memcpy(r.parent, head + 48, HASH_BYTES);
     memcpy(&count, head + 80, sizeof count);
     memcpy(r.ids, head + 96, sizeof r.ids);
     memcpy(&r.who, head + 256, sizeof r.who);
     memcpy(&r.cost_us, head + 264, sizeof r.cost_us);
+    memcpy(&n_full, head + 240, sizeof n_full); /* of the first section; the other has the rest */
+    if (n_full == 0 || n_full > n - RECORD_HEAD_BYTES)
+        return fail("no block's file");
     r.count = (int)count;
     data[at] ^= 1;
-    record_write(&r, data, n - RECORD_HEAD_BYTES, new_head);
+    const struct record_data d = {.full = data,
+                                  .window = data + n_full,
+                                  .full_bytes = (size_t)n_full,
+                                  .window_bytes = n - RECORD_HEAD_BYTES - (size_t)n_full};
+    record_write(&r, &d, new_head);
     memcpy(head, new_head, sizeof new_head);
     return fseek(f, 0, SEEK_SET) || fwrite(file, 1, n, f) != n ? fail("can't write") : 0;
 }

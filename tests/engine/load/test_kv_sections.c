@@ -104,7 +104,7 @@ struct presence {
     bool has[64];
 };
 
-static bool is_present(const void *ctx, int n_block)
+static bool is_present(void *ctx, int n_block)
 {
     return ((const struct presence *)ctx)->has[n_block];
 }
