@@ -60,7 +60,7 @@ int cache_peek(const struct cache *c, const struct cache_root *root, const int32
     if (!at) {
         return 0;
     }
-    struct window_run run;
+    struct window_run run = {0};
     while (n - n_found >= KV_BLOCK) {
         const struct node *next = tree_find_block(&c->tree, at, ids + n_found);
         if (!next || next->is_bad) {
@@ -73,11 +73,11 @@ int cache_peek(const struct cache *c, const struct cache_root *root, const int32
     if (rest > 0) {
         const struct node *next =
             tree_find_prefix(at, ids + n_found, rest < KV_BLOCK ? rest : KV_BLOCK, &k);
-        k = next && !next->is_bad ? k : 0;
-        at = k > 0 ? next : at;
+        run.k = next && !next->is_bad ? k : 0;
+        run.part = next;
     }
-    run.at = at;
-    return kv_usable(kv_pool_shape(c->pool), n_found + k, window_has, &run);
+    run.end = at;
+    return window_usable_run(c, &run);
 }
 
 static void disk_part(struct disk *d, struct cache_stats *ret)

@@ -56,6 +56,7 @@ struct cache_lease {
     int tail_block, tail_count; /* its place, and 0: none */
     /* Windowed layers (window.c): of the path, the first so many were passed. */
     int n_passed;
+    bool is_closing; /* it needs nothing any more */
     /* Proof. */
     bool is_proof;
     int proof_at; /* the block in hand */

@@ -164,12 +164,10 @@ static int usable(const struct cache_lease *l, const int32_t *ids, int n_max)
         return n_max; /* a proof fills in what is missing */
     }
     const int n = l->n_path + lease_walk(l, ids, n_max), base = n * KV_BLOCK;
-    struct node *end = n > l->n_path ? l->path[n - 1] : lease_end(l);
-    int k = 0;
-    struct node *part = tree_find_prefix(
-        end, ids + base, n_max - base < KV_BLOCK ? n_max - base : KV_BLOCK - 1, &k);
-    struct window_run run = {.at = k > 0 ? part : end};
-    return kv_usable(shape, base + k, window_has, &run);
+    const int rest = n_max - base < KV_BLOCK ? n_max - base : KV_BLOCK - 1;
+    struct window_run run = {.end = n > l->n_path ? l->path[n - 1] : lease_end(l)};
+    run.part = tree_find_prefix(run.end, ids + base, rest, &run.k);
+    return window_usable_run(l->cache, &run);
 }
 
 /* Whole blocks of ids[0, n_max) by reference, behind the path. Returns how many positions beyond
@@ -286,8 +284,16 @@ static int make_ready(struct cache_lease *l, int n_more, struct err *e)
 
 int cache_reserve(struct cache_lease *l, int n_more, struct err *e)
 {
-    const int rc = cache_reserve_for_disk(l, n_more, 0, e);
-    return rc ? rc : make_ready(l, n_more, e);
+    struct kv_seq *s = &l->seq;
+    const int n_had = s->n_blocks;
+    int rc = cache_reserve_for_disk(l, n_more, 0, e);
+    if (!rc) {
+        rc = make_ready(l, n_more, e);
+    }
+    while (rc && s->n_blocks > n_had) {
+        kv_unref(s->blocks[--s->n_blocks]);
+    }
+    return rc;
 }
 
 /*

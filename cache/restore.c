@@ -172,9 +172,12 @@ static void make_plan(struct plan *p, int n_max)
     if (rest > 0) {
         find_tail(p, rest < KV_BLOCK ? rest : KV_BLOCK - 1, have > 0 ? have : 0);
     }
-    p->n_use = p->n_whole * KV_BLOCK + p->n_tail;
+    p->n_use = p->n_whole * KV_BLOCK;
     if (!l->is_proof) {
         p->n_use = kv_usable(kv_pool_shape(l->cache->pool), p->n_use, has_window, p);
+    }
+    if (p->n_use == p->n_whole * KV_BLOCK) {
+        p->n_use += p->n_tail;
     }
 }
 

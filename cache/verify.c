@@ -59,10 +59,9 @@ int cache_lease_n_blocks(const struct cache_lease *l)
 
 int cache_proof_from(const struct cache_lease *l, int n_block)
 {
-    struct window_run run = {.at = n_block > 0 ? l->path[n_block - 1] : l->root};
+    const struct window_run run = {.end = n_block > 0 ? l->path[n_block - 1] : l->root};
     assert(n_block <= l->n_path);
-    return kv_usable(kv_pool_shape(l->cache->pool), n_block * KV_BLOCK, window_has, &run) /
-           KV_BLOCK;
+    return window_usable_run(l->cache, &run) / KV_BLOCK;
 }
 
 int cache_restorable(const struct cache_lease *l, const int32_t *ids, int n_max)

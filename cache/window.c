@@ -1,8 +1,6 @@
 /* Which windowed sections stay. See window.h. Worker thread. */
 #include "cache/window.h"
 
-#include <assert.h>
-
 #include "cache/evict.h"
 
 static const struct kv_shape *shape_of(const struct cache *c)
@@ -22,14 +20,20 @@ int window_from(const struct cache_lease *l)
     return kv_window_from(s, (l->is_proof ? l->proof_at : l->n_path) * KV_BLOCK);
 }
 
-static bool is_leased(const struct cache *c, const struct node *n)
+/* Whether a lease sees it, or it is held for a moment: to be copied from. */
+static bool is_needed(const struct cache *c, const struct node *n)
 {
+    int n_paths = 0;
     for (const struct cache_lease *l = n->n_leases ? c->leases : NULL; l; l = l->next) {
-        if (n->depth < l->n_path && l->path[n->depth] == n && n->depth >= window_from(l)) {
+        if (n->depth >= l->n_path || l->path[n->depth] != n) {
+            continue;
+        }
+        if (!l->is_closing && n->depth >= window_from(l)) {
             return true;
         }
+        n_paths++;
     }
-    return false;
+    return n->n_leases > n_paths;
 }
 
 /* Whether somebody may go on from so near behind n that it would need n. */
@@ -47,7 +51,7 @@ static bool is_before_end(const struct kv_shape *s, const struct node *n)
 static bool is_passed(const struct cache *c, const struct node *n)
 {
     return n->block->window && n->count == KV_BLOCK && n->disk != NODE_WRITING &&
-           !is_leased(c, n) && !is_before_end(shape_of(c), n);
+           !is_needed(c, n) && !is_before_end(shape_of(c), n);
 }
 
 void window_pass(struct cache *c, struct node *n)
@@ -72,15 +76,13 @@ void window_pass_lease(struct cache_lease *l)
 
 void window_release(struct cache_lease *l)
 {
-    const int n_path = l->n_path;
     if (shape_of(l->cache)->n_sections == 1) {
         return;
     }
-    l->n_path = 0; /* it needs nothing any more */
-    for (int i = 0; i < n_path; i++) {
+    l->is_closing = true;
+    for (int i = 0; i < l->n_path; i++) {
         window_pass(l->cache, l->path[i]);
     }
-    l->n_path = n_path;
 }
 
 static bool may_go(const struct cache *c, const struct node *n, bool is_last_resort)
@@ -142,12 +144,21 @@ int window_usable(struct cache_lease *l)
     return kv_usable(shape_of(l->cache), l->seq.n_tokens, has_window, l);
 }
 
-bool window_has(void *ctx, int n_block)
+/* *ctx: the last block asked for, or one behind it. */
+static bool node_has_window(void *ctx, int n_block)
 {
-    struct window_run *r = ctx;
-    while (r->at->depth > n_block) {
-        r->at = r->at->parent;
+    const struct node **at = ctx;
+    while ((*at)->depth > n_block) {
+        *at = (*at)->parent;
     }
-    assert(r->at->depth == n_block);
-    return r->at->block->window != NULL;
+    return (*at)->block->window != NULL;
+}
+
+int window_usable_run(const struct cache *c, const struct window_run *r)
+{
+    const struct kv_shape *s = shape_of(c);
+    const int n = (r->end->depth + 1) * KV_BLOCK;
+    const struct node *at = r->end;
+    const int n_use = kv_usable(s, n, node_has_window, &at);
+    return n_use + (n_use == n && r->part && kv_block_is_whole(r->part->block, s) ? r->k : 0);
 }

@@ -39,12 +39,13 @@ int window_from(const struct cache_lease *l);
 /* A node that was computed again, or proven, gets the section that it misses. */
 void window_fill(struct cache *c, struct node *n, struct kv_block *from);
 
-/* How much of a run of nodes, and maybe one child of the last by its first positions, is usable.
- */
+/* How much of a run of nodes is usable: `end` is the last (or a root), and maybe `part`, a child,
+ * gives k positions more by copy. It is counted only where the run is usable without it, since
+ * there may be no block for the copy. */
 struct window_run {
-    const struct node *at; /* the last of them: they are its ancestors */
+    const struct node *end, *part;
+    int k;
 };
-/* For kv_usable: ctx is a window_run, whose `at` stands at the last block asked for. */
-bool window_has(void *ctx, int n_block);
+int window_usable_run(const struct cache *c, const struct window_run *r);
 
 #endif

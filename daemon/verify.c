@@ -238,6 +238,7 @@ static void next_chain(struct verifier *f)
         return;
     }
     f->has_chain = rc == 1;
+    f->n_proven = f->n_done;
     if (rc == 0) {
         size_t n_other;
         one_of(f)->n_missing = (int64_t)cache_trace_n_missing(f->trace, &n_other);
@@ -311,11 +312,14 @@ static void judge(struct verifier *f)
         return;
     }
     const bool is_restored = f->piece.count == KV_BLOCK && f->piece.n_block >= f->n_path;
-    one->n_checked++;
-    one->n_positions += f->piece.count;
-    one->n_ram += is.ram != CACHE_ABSENT && !is_restored;
-    one->n_disk += is.disk != CACHE_ABSENT || is_restored;
-    atomic_fetch_add(&f->d->n.verify_blocks, 1);
+    if (f->piece.n_block >= f->n_proven) { /* else it counts already */
+        one->n_checked++;
+        one->n_positions += f->piece.count;
+        one->n_ram += is.ram != CACHE_ABSENT && !is_restored;
+        one->n_disk += is.disk != CACHE_ABSENT || is_restored;
+        atomic_fetch_add(&f->d->n.verify_blocks, 1);
+        f->n_proven = f->piece.n_block + 1;
+    }
     cache_trace_prove(f->trace, f->piece.n_block);
     if (is.ram == CACHE_DIFFERENT || (is.ram == CACHE_ABSENT && is.disk == CACHE_DIFFERENT)) {
         const size_t n = cache_quarantine(f->lease, &f->piece);
@@ -348,6 +352,9 @@ static void check_block(struct verifier *f, bool is_batch_idle)
 {
     struct err e;
     struct cache_proof *proof = NULL;
+    /* What an earlier chain has proven may have lost what is needed to go on from it. */
+    if (f->n_done <= cache_lease_n_blocks(f->lease))
+        f->n_done = cache_proof_from(f->lease, f->n_done);
     if (!find_piece(f)) {
         end_chain(f);
         return;

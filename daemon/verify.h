@@ -73,6 +73,7 @@ struct verifier {
     struct cache_trace *trace; /* of that; NULL: not yet */
     struct ids ids;            /* the chain that is read, whole blocks and perhaps a tail */
     int n_done;                /* its blocks that are behind us */
+    int n_proven;              /* of these and more: those that are counted */
     bool has_chain;
     struct cache_lease *lease; /* on the chain, or NULL */
     int n_path;                /* blocks of the lease before anything was restored */

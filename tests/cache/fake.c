@@ -4,12 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+int fake_window;
+
 struct kv_pool *fake_pool(size_t n_blocks)
 {
     struct kv_shape shape;
     struct kv_pool *pool = NULL;
     struct err e;
     assert_int_equal(kv_shape_init(&shape, KV_F16, 2, 2, 4, &e), 0);
+    kv_shape_set_window(&shape, fake_window, 2);
     assert_int_equal(kv_pool_new(&shape, n_blocks, &pool, &e), 0);
     return pool;
 }
@@ -28,7 +31,8 @@ static uint16_t *element(const struct kv_shape *s, struct kv_block *b, int lh, b
     const size_t at =
         is_v ? kv_v_offset(s, layer, head) + ((size_t)pos * (size_t)s->head_dim + (size_t)dim) * 2
              : kv_k_offset(s, layer, head) + ((size_t)dim * KV_BLOCK + (size_t)pos) * 2;
-    return (uint16_t *)(void *)(b->data + at);
+    unsigned char *section = kv_section(s, b, layer);
+    return section ? (uint16_t *)(void *)(section + at) : NULL;
 }
 
 enum { WRITE, VERIFY };
@@ -42,8 +46,9 @@ static void position(struct kv_block *b, int pos, uint64_t h, int what)
         const uint16_t right = (uint16_t)(mix(h, (uint64_t)i) >> 16);
         uint16_t *place = element(s, b, lh, is_v, pos, dim);
         if (what == WRITE) {
+            assert_non_null(place);
             *place = right;
-        } else if (*place != right) {
+        } else if (place && *place != right) {
             fail_msg("position %d of a block, element %d: %u instead of %u", pos, i, *place, right);
         }
     }
@@ -58,11 +63,24 @@ static uint64_t hash_ids(uint64_t salt, const int32_t *ids, int n)
     return h;
 }
 
+/* What the next position sees is there. */
+static void verify_window(const struct kv_seq *seq)
+{
+    const struct kv_shape *s = kv_pool_shape(seq->blocks[0]->pool);
+    for (int i = kv_window_from(s, seq->n_tokens); i * KV_BLOCK < seq->n_tokens; i++) {
+        assert_true(kv_block_is_whole(seq->blocks[i], s));
+        assert_false(seq->blocks[i]->is_raw || seq->blocks[i]->is_window_raw);
+    }
+}
+
 void fake_compute(struct kv_seq *seq, uint64_t salt, const int32_t *ids, int n)
 {
     const int end = seq->n_tokens + n;
     uint64_t h = hash_ids(salt, ids, seq->n_tokens);
     assert_true(end <= kv_seq_capacity(seq));
+    if (n > 0) {
+        verify_window(seq);
+    }
     for (int i = seq->n_tokens; i < end; i++) {
         struct kv_block *b = seq->blocks[i / KV_BLOCK];
         assert_int_equal(b->n_refs, 1); /* only a private block may be written */
@@ -111,10 +129,14 @@ void fake_verify_blank(const struct kv_seq *seq, int n)
     fake_verify_rest(seq);
     for (int i = (seq->n_tokens + KV_BLOCK - 1) / KV_BLOCK; i * KV_BLOCK < n; i++) {
         const struct kv_block *b = seq->blocks[i];
-        const size_t n_bytes = kv_pool_shape(b->pool)->block_bytes;
         assert_false(b->is_raw);
-        for (size_t k = 0; k < n_bytes; k++) {
+        const struct kv_shape *s = kv_pool_shape(b->pool);
+        assert_true(kv_block_is_whole(b, s) && !b->is_window_raw);
+        for (size_t k = 0; k < s->full_bytes; k++) {
             assert_int_equal(b->data[k], 0);
+        }
+        for (size_t k = 0; k < s->window_bytes; k++) {
+            assert_int_equal(b->window[k], 0);
         }
     }
 }

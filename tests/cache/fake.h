@@ -18,13 +18,16 @@
 
 /* Two layers, two heads, dimension 4: 2,048 bytes a block. */
 struct kv_pool *fake_pool(size_t n_blocks);
+/* Positions that the first of the two layers sees; 0: all, as the other. Before fake_pool. */
+extern int fake_window;
 
 /* The engine's pass: writes the KV of ids[seq->n_tokens, + n) under `salt` and commits it. */
 void fake_compute(struct kv_seq *seq, uint64_t salt, const int32_t *ids, int n);
 /* An abandoned pass: rubbish in every position that the sequence's blocks have past n_tokens; not
  * committed. */
 void fake_scribble(struct kv_seq *seq);
-/* Fails the test unless every committed position holds what fake_compute writes. */
+/* Fails the test unless every committed position that is there holds what fake_compute writes;
+ * fake_compute, unless all is there that the next position sees. */
 void fake_verify(const struct kv_seq *seq, uint64_t salt, const int32_t *ids);
 /* Fails the test unless the block that holds the last committed position is zero past it (after
  * cache_find, before a pass). */
