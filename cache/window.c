@@ -68,7 +68,8 @@ void window_pass(struct cache *c, struct node *n)
 
 void window_pass_lease(struct cache_lease *l)
 {
-    const int end = window_from(l) < l->n_path ? window_from(l) : l->n_path;
+    const int near = l->n_path - 1 - n_window_blocks(shape_of(l->cache)); /* the path's own end */
+    const int end = window_from(l) < near ? window_from(l) : near;
     for (; l->n_passed < end; l->n_passed++) {
         window_pass(l->cache, l->path[l->n_passed]);
     }
