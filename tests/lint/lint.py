@@ -71,7 +71,7 @@ THIRD_PARTY = {
     'curl/': {'client/wire.c'},
     'histedit.h': {'client/line.c'},
     'editline/': {'client/line.c'},
-    'sanitizer/': {'engine/kv.c'},
+    'sanitizer/': {'engine/kv_slots.c'},
 }
 # Headers of the C library, the kernel and the compiler: anybody's.
 SYSTEM = re.compile(
@@ -269,7 +269,7 @@ def expand(name):
 
 
 def room_of(path):
-    if path in ('engine/kv.c', 'engine/kv.h'):
+    if re.match(r'engine/kv(_slots)?\.[ch]$', path):
         return 'kv'
     return path.split('/')[0] if '/' in path else ''
 

@@ -458,17 +458,17 @@ static void trim_gives_free_slots_to_the_system_and_no_byte_of_others(void **sta
         b[i] = kv_take(p);
         memset(b[i]->data, 0xA0 + i, shape.block_bytes);
     }
-    assert_int_equal(kv_pool_bytes_resident(p), (size_t)(N) * shape.block_bytes);
+    assert_int_equal(kv_pool_bytes_resident(p), N * shape.block_bytes);
     assert_int_equal(kv_pool_trim(p), 0); /* nothing is free */
     for (int i = 0; i < N; i++) {
         if (i % 4 != 1) {
             kv_unref(b[i]);
         }
     }
-    assert_int_equal(kv_pool_bytes_resident(p), (size_t)(N) * shape.block_bytes);
+    assert_int_equal(kv_pool_bytes_resident(p), N * shape.block_bytes);
     const size_t given = kv_pool_trim(p);
     assert_true(given > (N - N / 4 - 4) * shape.block_bytes && given <= 12 * shape.block_bytes);
-    assert_int_equal(kv_pool_bytes_resident(p), (size_t)(N / 4) * shape.block_bytes);
+    assert_int_equal(kv_pool_bytes_resident(p), N / 4 * shape.block_bytes);
     assert_int_equal(kv_pool_trim(p), 0);
     for (int i = 0; i < N; i++) {
         const size_t held = n_pages_held(b[i]->data, shape.block_bytes);
@@ -483,7 +483,7 @@ static void trim_gives_free_slots_to_the_system_and_no_byte_of_others(void **sta
     for (struct kv_block *c; (c = kv_take(p));) {
         assert_true(all_bytes(c->data, shape.block_bytes, 0));
     }
-    assert_int_equal(kv_pool_bytes_resident(p), (size_t)(N) * shape.block_bytes);
+    assert_int_equal(kv_pool_bytes_resident(p), N * shape.block_bytes);
     for (int i = 0; i < N; i++) {
         kv_unref(b[i]); /* the slots' own: all have one reference */
     }
@@ -502,13 +502,14 @@ static void touched_slots_are_resident_and_others_wait(void **state)
     assert_int_equal(kv_pool_new(&shape, N, &p, &e), 0);
     b[0] = kv_take(p);
     assert_int_equal(kv_pool_touch(p, 3, 2), 2);
-    assert_int_equal(kv_pool_bytes_resident(p), (size_t)(3) * shape.block_bytes);
+    assert_int_equal(kv_pool_bytes_resident(p), 3 * shape.block_bytes);
     assert_int_equal(kv_pool_touch(p, 3, 2), 1);
     assert_int_equal(kv_pool_touch(p, 3, 2), 0);
-    assert_int_equal(kv_pool_bytes_resident(p), (size_t)(4) * shape.block_bytes);
+    assert_int_equal(kv_pool_bytes_resident(p), 4 * shape.block_bytes);
     for (int i = 1; i < N; i++) {
         b[i] = kv_take(p);
-        assert_int_equal(kv_pool_bytes_resident(p), (size_t)(i < 4 ? 4 : i + 1) * shape.block_bytes); /* those were the next */
+        assert_int_equal(kv_pool_bytes_resident(p),
+                         (size_t)(i < 4 ? 4 : i + 1) * shape.block_bytes); /* those were the next */
         assert_true(all_bytes(b[i]->data, shape.block_bytes, 0));
     }
     assert_int_equal(kv_pool_touch(p, N, N), 0); /* none is free */
@@ -516,7 +517,7 @@ static void touched_slots_are_resident_and_others_wait(void **state)
         kv_unref(b[i]);
     }
     assert_true(kv_pool_trim(p) > 0);
-    assert_int_equal(kv_pool_bytes_resident(p), (size_t)(0) * shape.block_bytes);
+    assert_int_equal(kv_pool_bytes_resident(p), 0);
     assert_int_equal(kv_pool_touch(p, 100, 100), N);
     assert_true(n_pages_held(b[0]->data, shape.block_bytes) >= shape.block_bytes / 4096 - 1);
     kv_pool_free(p);
