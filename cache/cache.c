@@ -144,8 +144,8 @@ static int check_lease(const struct cache_lease *l, struct err *e)
     }
     /* What the next position sees is there, unless it is on its way. */
     const struct kv_shape *shape = kv_pool_shape(l->cache->pool);
-    const bool is_settled = !l->reads && !l->is_proof;
-    for (int i = kv_window_from(shape, s->n_tokens); is_settled && i * KV_BLOCK < s->n_tokens; i++) {
+    const int first = l->reads || l->is_proof ? s->n_blocks : kv_window_from(shape, s->n_tokens);
+    for (int i = first; i < s->n_blocks && i * KV_BLOCK < s->n_tokens; i++) {
         if (!kv_block_is_whole(s->blocks[i], shape)) {
             return err_set(e, ERR_CORRUPT, "block %d of a lease with %d positions is thin", i,
                            s->n_tokens);

@@ -263,7 +263,8 @@ static int fill(int fd, const struct record *r, const struct record_data *d, uin
     }
     if (!rc) {
         const uint64_t allocated = (uint64_t)st.st_blocks * ST_BLOCK;
-        *ret_bytes = allocated > 0 ? allocated : record_bytes(record_block_bytes(d)); /* not yet placed */
+        /* 0: not yet placed. */
+        *ret_bytes = allocated > 0 ? allocated : record_bytes(record_block_bytes(d));
     }
     return rc;
 }
