@@ -130,7 +130,7 @@ static void usable_is_what_its_definition_says(void **state)
     uint64_t seed = random_u64() | 1;
     struct err e;
     print_message("seed %llu\n", (unsigned long long)seed);
-    for (int i = 0; i < 20000; i++) {
+    for (int i = 0; i < 3000; i++) {
         struct kv_shape s;
         struct presence p;
         assert_int_equal(kv_shape_init(&s, KV_F16, 2, 1, 16, &e), 0);
