@@ -18,6 +18,10 @@
  * leases, cheapest first by (cost to recompute × use), so that a system prompt under many
  * conversations stays.
  *
+ * Models with windowed layers: a block may be thin there, without those layers (engine/kv.h), once
+ * nobody is near it; cache_find finds what is usable, cache_restore reads back what is missing
+ * (window.h). All counts of blocks count thin ones too; bytes are what is held.
+ *
  * What it does not know: text, models, HTTP, conversations (`who` is an opaque number for the
  * account of sharing).
  */
