@@ -1,6 +1,6 @@
-"""Windowed layers keep what they see, in RAM; the disk has all, and a fork, a restart and an edit in
-the middle are found, with the cold answer's tokens. Gemma 3 (15 of 18 layers see 512 positions), and
-small models of random weights, whose answers make no sense and are the same each time.
+"""Windowed layers keep what they see, in RAM; the disk has all, and a fork, a restart and an edit
+in the middle are found, with the cold answer's tokens. Gemma 3 (15 of 18 layers see 512 positions),
+and small models of random weights, whose answers make no sense and are the same each time.
 """
 
 import os
