@@ -8,7 +8,8 @@
  *
  * Address space is reserved for as many slots of each kind as the budget could hold of it alone,
  * and touched slot by slot, so a generous budget costs nothing until it is used; what free slots
- * have touched can be given back (kv_pool_trim). A windowed section that is dropped leaves a slot
+ * have touched can be given back (kv_pool_trim), and is where both sections together would hold
+ * more pages than the budget. A windowed section that is dropped leaves a slot
  * to the next block: memory stays dense whatever goes.
  *
  * A block is zeroed when it is taken, not when it is released: release happens in bursts (an
@@ -323,6 +324,18 @@ void kv_pool_relax(struct kv_pool *p)
     }
 }
 
+/* Free slots of one section may have pages that the other needs now: both stay below the budget.
+ * true: some went. */
+static bool keep_budget(struct kv_pool *p)
+{
+    bool is_over = false;
+    while (p->window.n_slots > 0 && kv_pool_bytes_resident(p) > p->bytes_max &&
+           (slots_forget(&p->window) || slots_forget(&p->full))) {
+        is_over = true;
+    }
+    return is_over;
+}
+
 size_t kv_pool_touch(struct kv_pool *p, size_t n_ahead, size_t n)
 {
     assert(thread_is(THREAD_WORKER));
@@ -332,7 +345,9 @@ size_t kv_pool_touch(struct kv_pool *p, size_t n_ahead, size_t n)
     const size_t n_done = slots_touch(&p->full, n_ahead, n);
     /* Of what a turn reads, its end alone has windowed sections. */
     const size_t n_window = (size_t)p->shape.window / KV_BLOCK + 2;
-    return n_done + slots_touch(&p->window, n_window < n_ahead ? n_window : n_ahead, n - n_done);
+    const size_t n_touched =
+        n_done + slots_touch(&p->window, n_window < n_ahead ? n_window : n_ahead, n - n_done);
+    return keep_budget(p) ? 0 : n_touched; /* all is touched that may be */
 }
 
 /* ---- blocks ---- */
@@ -348,6 +363,7 @@ struct kv_block *kv_take_thin(struct kv_pool *p)
     b->n_refs = 1;
     b->is_raw = true;
     b->is_window_raw = false;
+    (void)keep_budget(p);
     return b;
 }
 
@@ -363,6 +379,7 @@ bool kv_window_take(struct kv_block *b)
     b->window = slots_take(&p->window);
     b->is_window_raw = true;
     p->bytes_used += p->shape.window_bytes;
+    (void)keep_budget(p);
     return true;
 }
 

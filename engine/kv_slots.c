@@ -145,6 +145,22 @@ static size_t give_pages(const struct kv_slots *s, size_t from, size_t to)
     return b - a;
 }
 
+bool slots_forget(struct kv_slots *s)
+{
+    struct kv_slot *x = s->n_resident > s->n_slots - s->n_free ? s->free : NULL;
+    while (x && !x->is_resident) {
+        x = x->next_free; /* last released, first in the list: those that have pages */
+    }
+    if (!x) {
+        return false;
+    }
+    const size_t i = (size_t)(x - s->v);
+    (void)give_pages(s, i, i + 1);
+    x->is_resident = false;
+    s->n_resident--;
+    return true;
+}
+
 size_t slots_trim(struct kv_slots *s)
 {
     size_t given = 0;

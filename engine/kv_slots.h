@@ -46,6 +46,8 @@ static inline size_t slots_index(const struct kv_slots *s, const unsigned char *
 /* Touches the pages of up to n of the n_ahead slots that are taken next; returns how many those
  * were. */
 size_t slots_touch(struct kv_slots *s, size_t n_ahead, size_t n);
+/* Gives back the pages of one free slot that has some; false: none has. */
+bool slots_forget(struct kv_slots *s);
 /* Gives the pages of all free slots back, and takes no huge pages until slots_relax. Returns how
  * many bytes. */
 size_t slots_trim(struct kv_slots *s);

@@ -100,6 +100,50 @@ static void a_dropped_section_makes_room_for_another(void **state)
     kv_pool_free(p);
 }
 
+/* Whichever section grows, the pages of both stay below the budget. */
+static void pages_of_both_sections_keep_the_budget(void **state)
+{
+    (void)state;
+    enum { N = 24 };
+    struct kv_shape s;
+    struct kv_pool *p = NULL;
+    struct err e;
+    struct kv_block *b[N], *thin[6 * N];
+    int n = 0;
+    assert_int_equal(kv_shape_init(&s, KV_F16, 6, 1, 128, &e), 0);
+    kv_shape_set_window(&s, 40, 6);
+    assert_int_equal(kv_pool_new(&s, N, &p, &e), 0);
+    for (int i = 0; i < N; i++) {
+        b[i] = kv_take(p);
+    }
+    assert_int_equal(kv_pool_bytes_resident(p), N * s.block_bytes);
+    for (int i = 0; i < N; i++) {
+        kv_window_drop(b[i]);
+    }
+    assert_int_equal(kv_pool_bytes_resident(p), N * s.block_bytes); /* for whoever is next */
+    while ((thin[n] = kv_take_thin(p))) {
+        memset(thin[n++]->data, 0x33, s.full_bytes);
+        assert_true(kv_pool_bytes_resident(p) <= kv_pool_bytes_max(p));
+    }
+    assert_int_equal(n, 5 * N);
+    while (n > 0) {
+        kv_unref(thin[--n]);
+    }
+    for (int i = 0; i < N; i++) {
+        assert_true(kv_window_take(b[i]));
+        kv_block_settle(b[i]);
+        assert_true(all_bytes(b[i]->window, s.window_bytes, 0));
+        assert_true(kv_pool_bytes_resident(p) <= kv_pool_bytes_max(p));
+    }
+    for (int i = 0; i < N; i++) {
+        kv_unref(b[i]);
+    }
+    while (kv_pool_touch(p, N, 1) > 0) {
+    }
+    assert_true(kv_pool_bytes_resident(p) <= kv_pool_bytes_max(p));
+    kv_pool_free(p);
+}
+
 struct presence {
     bool has[64];
 };
@@ -152,6 +196,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sections_share_a_blocks_layers),
         cmocka_unit_test(a_dropped_section_makes_room_for_another),
+        cmocka_unit_test(pages_of_both_sections_keep_the_budget),
         cmocka_unit_test(usable_is_what_its_definition_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
