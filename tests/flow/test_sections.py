@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import unittest
 
-from harness import BUILD, SOURCE, Daemon, assistant, cached, content, main, system, user
+from harness import BUILD, SOURCE, Daemon, assistant, cached, content, main, system, together, user
 
 GEMMA = os.environ.get("HEARTH_GEMMA", os.path.join(SOURCE, "models", "gemma-3-270m.Q4_K_M.gguf"))
 WORDS = "the careful engineer writes down every number before one part of it is changed ".split()
@@ -122,10 +122,14 @@ class Random(unittest.TestCase):
         self.assertEqual(content(r), d.say(m, **SMALL, hearth={"cache": False}))
         return r
 
-    def check(self, arch, window, *flags):
+    def make(self, arch, window):
         path = os.path.join(self.folder, arch + ".gguf")
         make = [os.path.join(BUILD, "tests/bench/mkgguf"), path, "--arch", arch, *SHAPE.split()]
         subprocess.run([*make, "--set", f"attention.sliding_window={window}"], check=True)
+        return path
+
+    def check(self, arch, window, *flags):
+        path = self.make(arch, window)
         m = [system("Notes: " + words(60, 1))]
         with Daemon(path, "--ctx", "4096", *flags, folder=self.folder) as d:
             for i in range(5):
@@ -158,6 +162,24 @@ class Random(unittest.TestCase):
             status, r = d.post("/v1/hearth/verify", {"conversation": c})
             self.assertEqual(status, 200, r)
             self.assertEqual((r["disk"], r["different"], r["missing"]), (r["blocks"], [], 0))
+
+    def test_turns_that_crowd_a_small_memory_say_the_cold_words(self):
+        path = self.make("gemma3", 70)
+        small = ["--ctx", "2048", "--memory", "68M", "--parallel", "4"]
+        for disk in (["--disk", "0"], []):
+            with self.subTest(disk=disk), Daemon(path, *small, *disk, folder=self.folder) as d:
+                chats = [
+                    [system("Notes: " + words(40 + 30 * (i % 3), i)), user(words(60 + 40 * k, i))]
+                    for i in range(6)
+                    for k in range(2)
+                ]
+                cold = [d.say(m, **SMALL, hearth={"cache": False}) for m in chats]
+                for _ in range(3):
+                    warm = together(*[lambda m=m: d.say(m, **SMALL) for m in chats])
+                    self.assertEqual(warm, cold)
+                memory = d.status()["memory"]
+                self.assertLessEqual(memory["kv_bytes"], memory["kv_bytes_max"])
+                self.assertLessEqual(memory["kv_resident_bytes"], memory["kv_bytes_max"])
 
     def test_five_of_six_layers(self):
         self.check("gemma3", 70)
