@@ -39,7 +39,11 @@ def memory_for(blocks):
 def allocated(folder):
     total = 0
     for at, _, names in os.walk(os.path.join(folder, "cache", "kv")):
-        total += sum(os.stat(os.path.join(at, n)).st_blocks * 512 for n in names if ".kv" in n)
+        for n in names:
+            try:
+                total += os.stat(os.path.join(at, n)).st_blocks * 512 if ".kv" in n else 0
+            except FileNotFoundError:
+                continue  # the daemon writes and removes meanwhile
     return total
 
 
