@@ -139,17 +139,31 @@ int kv_shape_init_latent(struct kv_shape *ret, enum kv_type type, int n_layers, 
     return 0;
 }
 
+static size_t round_up(size_t n, size_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+/* Where all layers are windowed, a block's full section is of no use but to be a place in the pool:
+ * so small a part that thin blocks cost next to nothing, and so large that there aren't many more
+ * of them than whole ones, since each slot has a row in tables. */
+#define EMPTY_SHARE 256
+
 void kv_shape_set_window(struct kv_shape *s, int window, int period)
 {
     const int n_full = period > 0 ? s->n_layers / period : 0;
-    if (window < 1 || n_full == 0 || n_full == s->n_layers) {
+    if (window < 1 || n_full == s->n_layers) {
         return;
     }
     s->n_sections = 2;
     s->window = window;
-    s->window_period = period;
+    s->window_period = period > 0 ? period : 0;
     s->full_bytes = (size_t)n_full * s->layer_bytes;
     s->window_bytes = s->block_bytes - s->full_bytes;
+    if (n_full == 0) {
+        s->full_bytes = round_up(s->window_bytes / EMPTY_SHARE, 64);
+        s->block_bytes = s->full_bytes + s->window_bytes;
+    }
 }
 
 int kv_usable(const struct kv_shape *s, int n_found, bool (*has)(void *ctx, int n_block),

@@ -56,9 +56,10 @@ struct kv_shape {
     bool is_latent;     /* K alone: the values are the keys' first dimensions */
     size_t head_bytes;  /* K and V of one (layer, kv_head) */
     size_t layer_bytes; /* head_bytes * n_kv_heads */
-    size_t block_bytes; /* layer_bytes * n_layers, a multiple of 64: of both sections */
+    size_t block_bytes; /* of both sections: layer_bytes * n_layers, and a bit more where all layers
+                         * are windowed; a multiple of 64 */
     int window;         /* positions that a windowed layer sees, its own included; 0: one section */
-    int window_period;  /* each n-th layer is a full one */
+    int window_period;  /* each n-th layer is a full one; 0: none is */
     size_t full_bytes, window_bytes; /* of block_bytes, each section's */
 };
 
@@ -72,8 +73,9 @@ int kv_shape_init(struct kv_shape *ret, enum kv_type type, int n_layers, int n_k
 int kv_shape_init_latent(struct kv_shape *ret, enum kv_type type, int n_layers, int dim,
                          struct err *e) MUST_USE;
 
-/* Makes two sections of it: of each `period` layers the last sees everything, the others `window`
- * positions. Where all layers are of one kind it stays one section. */
+/* Makes two sections of it: of each `period` layers (0: of no number) the last sees everything, the
+ * others `window` positions. Where all layers see everything it stays one section; where none does
+ * the full section holds nothing. */
 void kv_shape_set_window(struct kv_shape *s, int window, int period);
 
 struct kv_block {
@@ -157,14 +159,14 @@ bool kv_type_find(const char *name, enum kv_type *ret) MUST_USE;
 /* Whether a layer's positions are in the windowed section. */
 static inline bool kv_is_windowed(const struct kv_shape *s, int layer)
 {
-    return s->window && (layer + 1) % s->window_period != 0;
+    return s->window && (s->window_period == 0 || (layer + 1) % s->window_period != 0);
 }
 /* Where K and V of a head begin, in bytes from where their section does; a latent block has no V.
  */
 static inline size_t kv_k_offset(const struct kv_shape *s, int layer, int kv_head)
 {
     if (s->window) { /* its place among its kind */
-        const int n_full = (layer + 1) / s->window_period;
+        const int n_full = s->window_period ? (layer + 1) / s->window_period : 0;
         layer = kv_is_windowed(s, layer) ? layer - n_full : n_full - 1;
     }
     return (size_t)layer * s->layer_bytes + (size_t)kv_head * s->head_bytes;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int fake_window;
+int fake_window, fake_period = 2;
 
 struct kv_pool *fake_pool(size_t n_blocks)
 {
@@ -12,7 +12,7 @@ struct kv_pool *fake_pool(size_t n_blocks)
     struct kv_pool *pool = NULL;
     struct err e;
     assert_int_equal(kv_shape_init(&shape, KV_F16, 2, 2, 4, &e), 0);
-    kv_shape_set_window(&shape, fake_window, 2);
+    kv_shape_set_window(&shape, fake_window, fake_period);
     assert_int_equal(kv_pool_new(&shape, n_blocks, &pool, &e), 0);
     return pool;
 }

@@ -18,8 +18,9 @@
 
 /* Two layers, two heads, dimension 4: 2,048 bytes a block. */
 struct kv_pool *fake_pool(size_t n_blocks);
-/* Positions that the first of the two layers sees; 0: all, as the other. Before fake_pool. */
-extern int fake_window;
+/* Positions that the first of the two layers sees; 0: all, as the other. With a period of 0 the
+ * other sees no more either. Before fake_pool. */
+extern int fake_window, fake_period;
 
 /* The engine's pass: writes the KV of ids[seq->n_tokens, + n) under `salt` and commits it. */
 void fake_compute(struct kv_seq *seq, uint64_t salt, const int32_t *ids, int n);

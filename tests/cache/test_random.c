@@ -367,12 +367,9 @@ static void with_allocations_failing_it_stays_whole(void **state)
     walk(20, 3000, 15);
 }
 
-/* The same with a layer that sees this many positions only. */
-static void with_windowed_layers_too(void **state)
+static void walk_with_windows(const int *windows, size_t n)
 {
-    (void)state;
-    static const int windows[] = {2, 31, 32, 33, 70, 130};
-    for (size_t i = 0; i < sizeof windows / sizeof *windows; i++) {
+    for (size_t i = 0; i < n; i++) {
         fake_window = windows[i];
         print_message("window %d: ", fake_window);
         walk(4000, 1500, 0);
@@ -384,6 +381,23 @@ static void with_windowed_layers_too(void **state)
     fake_window = 0;
 }
 
+/* The same with a layer that sees this many positions only. */
+static void with_windowed_layers_too(void **state)
+{
+    (void)state;
+    static const int windows[] = {2, 31, 32, 33, 70, 130};
+    walk_with_windows(windows, sizeof windows / sizeof *windows);
+}
+
+static void with_no_other_layers_too(void **state)
+{
+    (void)state;
+    static const int windows[] = {2, 32, 33, 130};
+    fake_period = 0;
+    walk_with_windows(windows, sizeof windows / sizeof *windows);
+    fake_period = 2;
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -391,6 +405,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(with_a_tiny_budget_it_finds_less_and_nothing_wrong),
         cmocka_unit_test(with_allocations_failing_it_stays_whole),
         cmocka_unit_test(with_windowed_layers_too),
+        cmocka_unit_test(with_no_other_layers_too),
     };
     the_seed = argc > 1 ? strtoull(argv[1], NULL, 10) : random_u64() % 1000000007u;
     print_message("seed %llu\n", (unsigned long long)the_seed);

@@ -184,6 +184,22 @@ class Random(unittest.TestCase):
     def test_five_of_six_layers(self):
         self.check("gemma3", 70)
 
+    def test_all_layers(self):
+        self.check("phi3", 70)
+
+    def test_where_all_layers_are_windowed_a_long_text_takes_no_more_than_its_end(self):
+        path = self.make("phi3", 70)
+        with Daemon(path, "--ctx", "4096", folder=self.folder) as d:
+            d.say([user(words(100))], **SMALL)
+            d.until(lambda: d.status()["disk"]["waiting"] == 0, "all is written")
+            short = d.status()["memory"]["kv_bytes"]
+            r = self.both(d, [user(words(100)), assistant("So."), user(words(500, 4))])
+            self.assertGreater(cached(r), 250)
+            self.assertGreater(r["usage"]["prompt_tokens"], 2500)
+            d.until(lambda: d.status()["disk"]["waiting"] == 0, "all is written")
+            # Two ends, and next to nothing for what is between them.
+            self.assertLess(d.status()["memory"]["kv_bytes"], 3 * short)
+
     def test_every_other_layer_quantised(self):
         self.check("gemma2", 100, "--kv-type", "q8_0")
 

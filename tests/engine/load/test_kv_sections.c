@@ -30,8 +30,6 @@ static void sections_share_a_blocks_layers(void **state)
     const size_t layer = s.layer_bytes;
     kv_shape_set_window(&s, 40, 1); /* all are full */
     assert_int_equal(s.n_sections, 1);
-    kv_shape_set_window(&s, 40, 6); /* none is */
-    assert_int_equal(s.n_sections, 1);
     kv_shape_set_window(&s, 0, 2);
     assert_int_equal(s.n_sections, 1);
     kv_shape_set_window(&s, 40, 2);
@@ -43,6 +41,29 @@ static void sections_share_a_blocks_layers(void **state)
     for (int i = 0; i < 5; i++) {
         assert_int_equal(kv_is_windowed(&s, i), is_windowed[i]);
         assert_int_equal(kv_k_offset(&s, i, 1), place[i] * layer + s.head_bytes);
+    }
+}
+
+/* As phi3 has it, and as a model has it with fewer layers than its period. */
+static void where_all_layers_are_windowed_the_rest_is_next_to_nothing(void **state)
+{
+    (void)state;
+    static const int periods[] = {0, 6};
+    for (int k = 0; k < 2; k++) {
+        struct kv_shape s;
+        struct err e;
+        assert_int_equal(kv_shape_init(&s, KV_F16, 5, 2, 16, &e), 0);
+        const size_t layers = s.block_bytes;
+        kv_shape_set_window(&s, 40, periods[k]);
+        assert_int_equal(s.n_sections, 2);
+        assert_int_equal(s.window_bytes, layers);
+        assert_int_equal(s.block_bytes, s.full_bytes + s.window_bytes);
+        assert_int_equal(s.full_bytes % 64, 0);
+        assert_true(s.full_bytes > 0 && s.full_bytes <= layers / 100);
+        for (int i = 0; i < 5; i++) {
+            assert_true(kv_is_windowed(&s, i));
+            assert_int_equal(kv_k_offset(&s, i, 1), (size_t)i * s.layer_bytes + s.head_bytes);
+        }
     }
 }
 
@@ -195,6 +216,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sections_share_a_blocks_layers),
+        cmocka_unit_test(where_all_layers_are_windowed_the_rest_is_next_to_nothing),
         cmocka_unit_test(a_dropped_section_makes_room_for_another),
         cmocka_unit_test(pages_of_both_sections_keep_the_budget),
         cmocka_unit_test(usable_is_what_its_definition_says),
