@@ -264,13 +264,19 @@ class Daemon:
                     total += int(f.read().split()[0]) / 1e9
         return total
 
-    def share_at_rest(self):
-        """How much of the time those threads work while nobody asks for anything but the status."""
+    def until_at_rest(self):
+        """Waits until those threads do next to nothing while nobody asks for anything but the
+        status: what a turn leaves to be done behind it has an end.
+        """
+
+        def at_rest():
+            worked, began = self.worked_s(), time.monotonic()
+            for _ in range(100):
+                self.status()
+            return self.worked_s() - worked < 0.1 * (time.monotonic() - began)
+
         self.until_idle()
-        worked, began = self.worked_s(), time.monotonic()
-        for _ in range(100):
-            self.status()
-        return (self.worked_s() - worked) / (time.monotonic() - began)
+        self.until(at_rest, "at rest")
 
     def until_idle(self):
         def idle():

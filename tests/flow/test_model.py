@@ -52,7 +52,7 @@ class Model(unittest.TestCase):
             )
             self.assertEqual(r["choices"][0]["finish_reason"], "length")
             self.assertEqual(r["usage"]["total_tokens"], 256)
-            self.assertLess(d.share_at_rest(), 0.2)
+            d.until_at_rest()
             self.assertTrue(d.say([user("Hello!")], max_tokens=4))
 
     def test_a_sampled_answer_is_the_same_in_company(self):  # B40, B41
