@@ -132,23 +132,21 @@ int jinja_run_row(struct jinja_run *r, const struct jinja_builtin_row *row,
     return rc == ERR_INVAL && row->is_lazy ? fails_later(r, ret) : rc;
 }
 
-/* Whether the call gives parameter i, and what. */
+/* What the call gives as parameter i; JINJA_ABSENT: nothing. */
 static int argument(struct jinja_run *r, const struct jinja_node *param, size_t i,
                     struct jinja_args *args, struct jinja_value *ret)
 {
-    *ret = jinja_undefined(param->name.s);
-    bool is_given = i < args->n;
-    if (is_given)
+    *ret = (struct jinja_value){.type = JINJA_ABSENT};
+    if (i < args->n)
         *ret = args->v[i];
     for (size_t k = 0; k < args->n_named; k++)
         if (jinja_str_equal(&args->names[k], &param->name)) {
-            if (is_given)
+            if (ret->type != JINJA_ABSENT)
                 return jinja_fail(r, ERR_INVAL, "an argument twice: %.40s", param->name.s);
             *ret = args->named[k];
             args->named[k].type = JINJA_ABSENT; /* it is taken */
-            is_given = true;
         }
-    return !is_given && param->a ? jinja_eval(r, param->a, ret) : 0;
+    return 0;
 }
 
 /* The arguments that no parameter took: kwargs, or the first of them fails the call. */
@@ -203,12 +201,18 @@ static int bind_caller(struct jinja_run *r, const struct jinja_node *m, struct j
     return jinja_set(r, &name, &caller);
 }
 
+/* Defaults come last: they see all that was given, and what wasn't, of later ones too, as
+ * undefined. */
 static int bind_macro(struct jinja_run *r, const struct jinja_node *m, struct jinja_args *args)
 {
     struct jinja_value v;
+    bool is_given[JINJA_ARGS_MAX] = {false};
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < m->n; i++) {
         rc = argument(r, m->v[i], i, args, &v);
+        is_given[i] = rc == 0 && v.type != JINJA_ABSENT;
+        if (!is_given[i])
+            v = jinja_undefined(m->v[i]->name.s);
         if (rc == 0)
             rc = jinja_set(r, &m->v[i]->name, &v);
     }
@@ -216,7 +220,16 @@ static int bind_macro(struct jinja_run *r, const struct jinja_node *m, struct ji
         rc = bind_caller(r, m, args);
     if (rc == 0)
         rc = bind_kwargs(r, m, args);
-    return rc < 0 ? rc : bind_varargs(r, m, args);
+    if (rc == 0)
+        rc = bind_varargs(r, m, args);
+    for (size_t i = 0; rc == 0 && i < m->n; i++) {
+        if (is_given[i] || !m->v[i]->a)
+            continue;
+        rc = jinja_eval(r, m->v[i]->a, &v);
+        if (rc == 0)
+            rc = jinja_set(r, &m->v[i]->name, &v);
+    }
+    return rc;
 }
 
 static int call_macro(struct jinja_run *r, const struct jinja_function *f,

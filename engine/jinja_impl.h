@@ -92,6 +92,8 @@ struct jinja_node {
     const struct jinja_test *test;
     bool uses_loop, has_break, is_recursive; /* NODE_FOR: the name "loop", "break" in its body */
     unsigned specials;                       /* NODE_MACRO: 1 << the SPECIAL_ its body names */
+    const struct jinja_str **late; /* NODE_BODY of a scope: names undefined until they are set */
+    size_t n_late;
 };
 
 /* Names that a macro has without a parameter, if its body says them. */
@@ -106,6 +108,9 @@ struct jinja {
 
 /* Fills j->tokens, which borrow from source (newlines normalised already). */
 int jinja_lex(struct jinja *j, const char *source, size_t n, struct err *e) MUST_USE;
+
+/* jinja_scope.c: fills late in all bodies; ERR_UNSUPPORTED for a name that Jinja2 can't tell. */
+int jinja_scopes(struct jinja *j, struct err *e) MUST_USE;
 
 struct jinja_parser {
     struct jinja *j;

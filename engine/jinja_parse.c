@@ -493,6 +493,8 @@ int jinja_new(const char *source, size_t n, struct jinja **ret, struct err *e)
         rc = body(&p, NULL, &j->body);
     if (rc == 0)
         rc = check_calls(j, e);
+    if (rc == 0)
+        rc = jinja_scopes(j, e);
     if (rc < 0) {
         jinja_free(j);
         return rc;

@@ -91,33 +91,39 @@ int jinja_captured(struct jinja_run *r, const struct jinja_node *body,
     return rc < 0 ? rc : jinja_capture(r, from, ret);
 }
 
-/* The text of a block, through its filters. */
-static int filtered(struct jinja_run *r, const struct jinja_node *chain, struct jinja_value *v)
+/* The text of a block, through its filters, which see what the block has set. */
+static int filtered(struct jinja_run *r, const struct jinja_node *chain, struct jinja_scope *scope,
+                    struct jinja_value *v)
 {
     struct jinja_value outer = r->captured;
+    struct jinja_scope *at = r->scope;
+    r->scope = scope;
     r->captured = *v;
     int rc = chain ? jinja_eval(r, chain, v) : 0;
     r->captured = outer;
+    r->scope = at;
     return rc;
 }
 
 static int set_block(struct jinja_run *r, const struct jinja_node *x)
 {
     struct jinja_value v;
-    int rc = jinja_captured(r, x->b, jinja_scope_push(r, r->scope), &v);
+    struct jinja_scope *scope = jinja_scope_push(r, r->scope);
+    int rc = jinja_captured(r, x->b, scope, &v);
     if (rc < 0 || r->flow != FLOW_NONE)
         return rc; /* break leaves it undone */
-    rc = filtered(r, x->c, &v);
+    rc = filtered(r, x->c, scope, &v);
     return rc < 0 ? rc : jinja_assign(r, x->a, &v);
 }
 
 static int filter_block(struct jinja_run *r, const struct jinja_node *x)
 {
     struct jinja_value v;
-    int rc = jinja_captured(r, x->a, jinja_scope_push(r, r->scope), &v);
+    struct jinja_scope *scope = jinja_scope_push(r, r->scope);
+    int rc = jinja_captured(r, x->a, scope, &v);
     if (rc < 0 || r->flow != FLOW_NONE)
         return rc;
-    rc = filtered(r, x->b, &v);
+    rc = filtered(r, x->b, scope, &v);
     if (rc == 0 && v.type != JINJA_STR) /* as Jinja2, which joins the pieces of its output */
         rc = jinja_fail(r, ERR_INVAL, "a filter block that gives %s", jinja_type_name(&v));
     return rc < 0 ? rc : emit(r, &v.str);
@@ -238,6 +244,10 @@ int jinja_run_body(struct jinja_run *r, const struct jinja_node *x)
     int rc = 0;
     if (++r->depth > JINJA_EVAL_DEPTH_MAX)
         return jinja_fail(r, ERR_LIMIT, "nested deeper than %d", JINJA_EVAL_DEPTH_MAX);
+    for (size_t i = 0; rc == 0 && i < x->n_late; i++) {
+        const struct jinja_value v = jinja_undefined(x->late[i]->s);
+        rc = jinja_set(r, x->late[i], &v);
+    }
     for (size_t i = 0; rc == 0 && i < x->n && r->flow == FLOW_NONE; i++) {
         r->line = x->v[i]->line;
         rc = jinja_step(r, 0);

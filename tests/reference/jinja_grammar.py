@@ -445,11 +445,20 @@ class Maker:
             )
         if r < 0.57:
             return self.tag(f"set a, {self.one(['b', 'x'])} = {self.expr(1)}, {self.expr(1)}")
+        if r < 0.67:  # a caller's name, which is what it is from the scope's entry on
+            return self.tag(f"set {self.one(MILD_NAMES)} = {self.expr(2)}")
+        if r < 0.71:
+            return (
+                self.tag(f"set x|default({self.expr(0)})") + self.body(depth - 1)
+                + self.tag("endset")
+            )
         return self.tag(f"set {self.one(['x', 'y', 'a', 'm', 's'])} = {self.expr(2)}")
 
     def macro(self, depth):
         name = self.one(["mac", "mac2", "fn"])
-        params = self.one(["", "p", "p, q", "p, q=1", "p=none, q='z'", "p, q=xs, x=p"])
+        params = self.one(
+            ["", "p", "p, q", "p, q=1", "p=none, q='z'", "p, q=xs, x=p", "p=s, s=1", "p=x, q=p, x=n"]
+        )
         body = self.body(depth - 1) + self.one(
             [
                 "{{ p }}",
@@ -495,7 +504,8 @@ class Maker:
         if r < 0.94:
             return self.calling(depth)
         if r < 0.96:
-            chain = self.one(["upper", "trim", "replace('a', 'b')", "length", "indent(2)", "title"])
+            chain = self.one(["upper", "trim", "replace('a', 'b')", "length", "indent(2)", "title",
+                              "replace('a', s)", "replace('a', x)"])
             return self.tag(f"filter {chain}") + self.body(depth - 1) + self.tag("endfilter")
         if r < 0.98:
             return (
@@ -509,4 +519,37 @@ class Maker:
 
     def template(self):
         self.macros, self.n_loops, self.is_mild = [], 0, self.maybe(0.6)
-        return "".join(self.statement(3) for _ in range(self.one([1, 1, 2, 3, 5])))
+        parts = [self.statement(3) for _ in range(self.one([1, 1, 2, 3, 5]))]
+        if self.maybe(0.25):  # a name read in inner scopes, set late
+            late = self.one(MILD_NAMES)
+            for _ in range(self.one([1, 1, 2])):
+                parts.insert(self.rng.randrange(len(parts) + 1), self.inside(late))
+            made = self.tag(f"set {late} = {self.expr(1)}")
+            parts.append(f"{self.tag('if yes')}{made}{self.tag('endif')}" if self.maybe(0.2) else made)
+            parts.append(self.inside(late))
+        return "".join(parts)
+
+    def inside(self, name):
+        """A scope, or two, where name is read and perhaps set."""
+        said = self.one(["{{ %s }}", "{{ %s is defined }}", "{%% if %s %%}1{%% endif %%}"]) % name
+        if self.maybe(0.2):
+            said = self.inside(name)
+        if self.maybe(0.3):
+            said += self.tag(f"set {name} = {self.expr(0)}") + "{{ %s }}" % name
+        scopes = [
+            ("for k in [1, 2]", "endfor"),
+            (f"for k in [1, 2] if {name}", "endfor"),
+            ("for k in [] %}{% else", "endfor"),
+            ("with", "endwith"),
+            (f"with k = {name}", "endwith"),
+            ("set k", "endset"),
+            ("filter upper", "endfilter"),
+            (f"filter default({name})", "endfilter"),
+            ("generation", "endgeneration"),
+            ("if yes", "endif"),
+            ("macro lm()", "endmacro %}{{ lm() }}{% if no %}{% endif"),
+            (f"macro lm(a={name}, n=1)", "endmacro %}{{ lm() }}{% if no %}{% endif"),
+            ("macro lw() %}{{ caller() }}{% endmacro %}{% call lw()", "endcall"),
+        ]
+        head, end = self.one(scopes)
+        return f"{{% {head} %}}{said}{{% {end} %}}"
