@@ -193,6 +193,7 @@ struct jinja_run {
     int64_t now;
     int line, depth, n_calls;
     size_t n_reads, n_writes; /* of namespaces' attributes */
+    bool has_inner_macros;    /* made in other scopes than the template's own */
     uint64_t n_steps;
     enum { FLOW_NONE, FLOW_BREAK, FLOW_CONTINUE } flow;
     struct err *e;

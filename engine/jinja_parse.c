@@ -85,6 +85,18 @@ int jinja_target(struct jinja_parser *p, struct jinja_node **ret)
     return rc;
 }
 
+/* Attributes can be set by set alone, and not in a tuple within a tuple: depth is of the tuples
+ * around in which they can. */
+static int check_attributes(struct jinja_parser *p, const struct jinja_node *x, int depth)
+{
+    if (x->kind == NODE_ATTR && depth < 0)
+        return jinja_syntax(p, "an attribute that can't be set there before");
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && x->kind == NODE_TUPLE && i < x->n; i++)
+        rc = check_attributes(p, x->v[i], depth - 1);
+    return rc;
+}
+
 static struct jinja_node *captured(struct jinja_parser *p, int *rc)
 {
     struct jinja_node *x = jinja_node(p, NODE_CAPTURED);
@@ -96,6 +108,8 @@ static int parse_set(struct jinja_parser *p, struct jinja_node *x)
 {
     static const char *const ends[] = {"endset", NULL};
     int rc = jinja_target(p, &x->a);
+    if (rc == 0)
+        rc = check_attributes(p, x->a, 1);
     if (rc == 0 && jinja_take_op(p, '=')) {
         x->kind = NODE_SET;
         rc = jinja_tuple(p, &x->b);
@@ -172,6 +186,8 @@ static int parse_for(struct jinja_parser *p, struct jinja_node *x)
     x->kind = NODE_FOR;
     p->n_fors++;
     int rc = jinja_target(p, &x->target);
+    if (rc == 0)
+        rc = check_attributes(p, x->target, -1);
     if (rc == 0 && !jinja_take_name(p, "in"))
         rc = jinja_syntax(p, "for without in");
     if (rc == 0)
@@ -304,6 +320,8 @@ static int parse_with(struct jinja_parser *p, struct jinja_node *x)
             rc = jinja_expect_op(p, ',');
         if (rc == 0)
             rc = target_part(p, &target);
+        if (rc == 0)
+            rc = check_attributes(p, target, -1);
         if (rc == 0)
             rc = jinja_expect_op(p, '=');
         if (rc == 0)

@@ -7,6 +7,8 @@
 
 #include "engine/jinja_impl.h"
 
+#define HELD_MAX 10000 /* lists and dicts looked into */
+
 struct jinja_scope *jinja_scope_push(struct jinja_run *r, struct jinja_scope *parent)
 {
     struct jinja_scope *s = arena_alloc(r->arena, sizeof *s);
@@ -58,20 +60,48 @@ int jinja_capture(struct jinja_run *r, size_t from, struct jinja_value *ret)
     return s && marks ? 0 : jinja_nomem(r);
 }
 
+/* Whether v is, or holds, a macro of an inner scope; what is deep or more than *left counts as
+ * one. */
+static bool holds_macro(const struct jinja_run *r, const struct jinja_value *v, int depth,
+                        size_t *left)
+{
+    if (v->type == JINJA_FUNCTION)
+        return v->function->macro && v->function->scope != r->root;
+    const bool is_list = v->type == JINJA_LIST;
+    if (!is_list && v->type != JINJA_DICT && v->type != JINJA_NAMESPACE)
+        return false;
+    bool is = depth > 4 || *left == 0;
+    *left -= *left > 0;
+    for (size_t i = 0; is_list && !is && i < v->list->n; i++)
+        is = holds_macro(r, &v->list->v[i], depth + 1, left);
+    for (size_t i = 0; !is_list && !is && i < v->dict->n; i++)
+        is = holds_macro(r, &v->dict->v[i].value, depth + 1, left);
+    return is;
+}
+
+/* ns.name = v. A macro that outlives its scope that way finds other values there in Jinja2. */
+static int assign_attribute(struct jinja_run *r, const struct jinja_node *target,
+                            const struct jinja_value *v)
+{
+    struct jinja_value ns, k = jinja_of_str(&target->name);
+    size_t left = HELD_MAX;
+    int rc = jinja_eval(r, target->a, &ns);
+    if (rc == 0 && ns.type != JINJA_NAMESPACE) /* a block is set in a dict there */
+        rc = jinja_fail(r, ns.type == JINJA_DICT ? ERR_UNSUPPORTED : ERR_INVAL,
+                        "cannot assign attribute on non-namespace object");
+    if (rc == 0 && r->has_inner_macros && holds_macro(r, v, 0, &left))
+        rc = jinja_fail(r, ERR_UNSUPPORTED, "a macro of an inner scope in a namespace");
+    r->n_writes++;
+    return rc < 0 ? rc : jinja_dict_put(r, ns.dict, &k, v);
+}
+
 int jinja_assign(struct jinja_run *r, const struct jinja_node *target, const struct jinja_value *v)
 {
-    struct jinja_value ns;
     struct jinja_list *l;
     if (target->kind == NODE_NAME)
         return jinja_set(r, &target->name, v);
-    if (target->kind == NODE_ATTR) {
-        int rc = jinja_eval(r, target->a, &ns);
-        if (rc == 0 && ns.type != JINJA_NAMESPACE)
-            rc = jinja_fail(r, ERR_INVAL, "cannot assign attribute on non-namespace object");
-        struct jinja_value k = jinja_of_str(&target->name);
-        r->n_writes++;
-        return rc < 0 ? rc : jinja_dict_put(r, ns.dict, &k, v);
-    }
+    if (target->kind == NODE_ATTR)
+        return assign_attribute(r, target, v);
     int rc = jinja_iterate(r, v, &l);
     if (rc == 0 && l->n != target->n)
         rc = jinja_fail(r, ERR_INVAL, "%zu values for %zu names", l->n, target->n);
@@ -149,6 +179,7 @@ static int make_macro(struct jinja_run *r, const struct jinja_node *x, struct ji
         return jinja_nomem(r);
     *f = (struct jinja_function){.name = x->name.s, .macro = x, .scope = r->scope};
     *ret = (struct jinja_value){.type = JINJA_FUNCTION, .function = f};
+    r->has_inner_macros = r->has_inner_macros || r->scope != r->root;
     return 0;
 }
 

@@ -457,7 +457,16 @@ class Maker:
     def macro(self, depth):
         name = self.one(["mac", "mac2", "fn"])
         params = self.one(
-            ["", "p", "p, q", "p, q=1", "p=none, q='z'", "p, q=xs, x=p", "p=s, s=1", "p=x, q=p, x=n"]
+            [
+                "",
+                "p",
+                "p, q",
+                "p, q=1",
+                "p=none, q='z'",
+                "p, q=xs, x=p",
+                "p=s, s=1",
+                "p=x, q=p, x=n",
+            ]
         )
         body = self.body(depth - 1) + self.one(
             [
@@ -525,7 +534,9 @@ class Maker:
             for _ in range(self.one([1, 1, 2])):
                 parts.insert(self.rng.randrange(len(parts) + 1), self.inside(late))
             made = self.tag(f"set {late} = {self.expr(1)}")
-            parts.append(f"{self.tag('if yes')}{made}{self.tag('endif')}" if self.maybe(0.2) else made)
+            if self.maybe(0.2):
+                made = self.tag("if yes") + made + self.tag("endif")
+            parts.append(made)
             parts.append(self.inside(late))
         return "".join(parts)
 
