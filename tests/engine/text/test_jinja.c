@@ -139,6 +139,13 @@ static void what_is_refused_is_named_with_its_line(void **state)
     assert_string_equal(e.text, "line 1: the test \"frob\"");
     assert_int_equal(run("{% if false %}{{ frob(1) }}{% endif %}", &e), ERR_UNSUPPORTED);
     assert_string_equal(e.text, "line 1: the function \"frob\"");
+    assert_int_equal(run("\n{% set x|default(frob) %}{% endset %}", &e), ERR_UNSUPPORTED);
+    assert_string_equal(e.text, "line 2: the name \"frob\" in the filter of a set block, which is "
+                                "said nowhere else");
+    assert_int_equal(run("{% set n = namespace() %}\n{% for x in [1] %}"
+                         "{% macro f() %}{% endmacro %}{% set n.f = [f] %}{% endfor %}", &e),
+                     ERR_UNSUPPORTED);
+    assert_string_equal(e.text, "line 2: a macro of an inner scope in a namespace");
 }
 
 static void marks_follow_their_bytes(void **state)
