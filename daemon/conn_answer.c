@@ -168,6 +168,19 @@ static void begin_stream(struct conn *c)
         c->state = CONN_STREAMING;
 }
 
+/* Sends the stream's last event, and frees it. */
+static void end_stream_with(struct conn *c, struct buf *event)
+{
+    buf_str(event, "\n\n");
+    if (buf_error(event)) {
+        c->state = CONN_DEAD;
+    } else {
+        send_chunk(c, event->data, event->len);
+        end_stream(c);
+    }
+    buf_done(event);
+}
+
 /* The error of a stream that began before anything could be wrong: while its model was loaded. Both
  * formats' readers know a bare {"error": …} for what it is. */
 static void end_stream_with_error(struct conn *c, const struct reply *r)
@@ -177,14 +190,7 @@ static void end_stream_with_error(struct conn *c, const struct reply *r)
     buf_init(&body, r->n_body + 16);
     buf_str(&body, "data: ");
     buf_add(&body, r->body, r->n_body);
-    buf_str(&body, "\n\n");
-    if (buf_error(&body)) {
-        c->state = CONN_DEAD;
-    } else {
-        send_chunk(c, body.data, body.len);
-        end_stream(c);
-    }
-    buf_done(&body);
+    end_stream_with(c, &body);
     atomic_fetch_add(r->status >= 500 ? &n->errors_5xx : &n->errors_4xx, 1);
 }
 
@@ -225,13 +231,6 @@ void conn_fail_stream(struct conn *c, const struct http_error *error)
     buf_init(&body, ERROR_BODY_BYTES);
     buf_str(&body, "data: ");
     http_error_write(error, &body);
-    buf_str(&body, "\n\n");
     c->keep_alive = false;
-    if (buf_error(&body)) {
-        c->state = CONN_DEAD;
-    } else {
-        send_chunk(c, body.data, body.len);
-        end_stream(c);
-    }
-    buf_done(&body);
+    end_stream_with(c, &body);
 }
