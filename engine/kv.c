@@ -511,8 +511,13 @@ static void section_cut(const struct kv_shape *s, unsigned char *dst, const unsi
 static void block_cut(struct kv_block *dst, const struct kv_block *src, int n)
 {
     const struct kv_shape *s = &dst->pool->shape;
+    const bool has_full_layers = s->window_bytes < (size_t)s->n_layers * s->layer_bytes;
 
-    section_cut(s, dst->data, src ? src->data : NULL, s->full_bytes, n);
+    if (has_full_layers) {
+        section_cut(s, dst->data, src ? src->data : NULL, s->full_bytes, n);
+    } else {
+        memset(dst->data, 0, s->full_bytes); /* a place in the pool: no head would fit */
+    }
     dst->is_raw = false;
     if (dst->window) {
         section_cut(s, dst->window, src ? src->window : NULL, s->window_bytes, n);

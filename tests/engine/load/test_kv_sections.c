@@ -67,6 +67,41 @@ static void where_all_layers_are_windowed_the_rest_is_next_to_nothing(void **sta
     }
 }
 
+/* Whatever the sections hold: a cut, a copy and a block emptied write to their own slots alone. */
+static void what_is_cut_or_copied_leaves_the_neighbours_alone(void **state)
+{
+    (void)state;
+    static const int periods[] = {0, 1, 2, 3, 6, 7};
+    for (size_t k = 0; k < sizeof periods / sizeof *periods; k++) {
+        enum { N = 5 };
+        struct kv_shape s;
+        struct kv_pool *p = NULL;
+        struct err e;
+        struct kv_block *b[N];
+        assert_int_equal(kv_shape_init(&s, KV_F16, 6, 2, 16, &e), 0);
+        kv_shape_set_window(&s, 40, periods[k]);
+        assert_int_equal(kv_pool_new(&s, N, &p, &e), 0);
+        for (int i = 0; i < N; i++) {
+            b[i] = kv_take(p);
+            memset(b[i]->data, 0x10 + i, s.full_bytes);
+            if (b[i]->window) {
+                memset(b[i]->window, 0x10 + i, s.window_bytes);
+            }
+        }
+        kv_block_zero_from(b[0], 3);
+        kv_block_copy(b[2], b[0], 5);
+        kv_block_zero_from(b[4], 0);
+        for (int i = 1; i < N; i += 2) {
+            assert_true(all_bytes(b[i]->data, s.full_bytes, 0x10 + i));
+            assert_true(!b[i]->window || all_bytes(b[i]->window, s.window_bytes, 0x10 + i));
+        }
+        for (int i = 0; i < N; i++) {
+            kv_unref(b[i]);
+        }
+        kv_pool_free(p);
+    }
+}
+
 static void a_dropped_section_makes_room_for_another(void **state)
 {
     (void)state;
@@ -217,6 +252,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sections_share_a_blocks_layers),
         cmocka_unit_test(where_all_layers_are_windowed_the_rest_is_next_to_nothing),
+        cmocka_unit_test(what_is_cut_or_copied_leaves_the_neighbours_alone),
         cmocka_unit_test(a_dropped_section_makes_room_for_another),
         cmocka_unit_test(pages_of_both_sections_keep_the_budget),
         cmocka_unit_test(usable_is_what_its_definition_says),
