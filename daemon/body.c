@@ -200,7 +200,9 @@ static bool is_text_format(const json *j)
 {
     const json *type = json_get(j, "type", NULL);
     const json *format = json_get(j, "format", NULL);
-    if (json_type(format) == JSON_OBJECT)
+    if (format && json_type(format) != JSON_OBJECT)
+        return false;
+    if (format)
         type = json_get(format, "type", NULL);
     return !type || (json_type(type) == JSON_STRING && strcmp(json_str(type), "text") == 0);
 }
