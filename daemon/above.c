@@ -12,12 +12,6 @@ static int failed(struct http_error *ret, const struct err *e)
     return e->code;
 }
 
-static int out_of_memory(struct http_error *ret)
-{
-    http_error_set(ret, 500, "out_of_memory", NULL, "out of memory for a long conversation");
-    return ERR_NOMEM;
-}
-
 /* The cut in force took it out, or it is a system message, which was loaded. */
 static bool is_elsewhere(const struct turn_window *w, size_t n_system, int64_t row)
 {
@@ -44,7 +38,7 @@ static int read_newest(struct history *h, struct turn *t, struct above *a, struc
         return 0;
     a->said = arena_array(&t->arena, found.n + 1, sizeof *a->said);
     if (!a->said)
-        return out_of_memory(ret);
+        return http_out_of_memory(ret, "a long conversation");
     for (size_t i = 0; i < found.n; i++) {
         const struct memory_message *m = &found.v[i];
         a->said[i] = (struct said){m->row, m->role, m->text, m->n_text};
@@ -67,7 +61,7 @@ int above_load(struct history *h, struct turn *t, int64_t tip, struct above *ret
         return failed(ret_error, &e);
     a.rows = arena_array(&t->arena, n_path + 1, sizeof *a.rows);
     if (!a.rows)
-        return out_of_memory(ret_error);
+        return http_out_of_memory(ret_error, "a long conversation");
     while (n_system < w->n && w->v[n_system].role == CHAT_SYSTEM)
         n_system++;
     for (; i < n_path && path[i] < w->above_to; i++)

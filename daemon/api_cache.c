@@ -50,12 +50,6 @@ struct call {
     bool is_all;
 };
 
-static int out_of_memory(struct http_error *ret)
-{
-    http_error_set(ret, 500, "out_of_memory", NULL, "out of memory");
-    return ERR_NOMEM;
-}
-
 static void call_init(struct call *k, struct history *h, struct request *r)
 {
     *k = (struct call){.h = h, .r = r};
@@ -84,7 +78,7 @@ static int call_done(struct call *k, int rc, struct http_error *ret)
 static int begin(struct call *k, enum keep_op op, size_t n, struct http_error *ret)
 {
     k->keep = keep_new(k->r, op, n);
-    return k->keep ? 0 : out_of_memory(ret);
+    return k->keep ? 0 : http_out_of_memory(ret, "the request");
 }
 
 /* "conversation" and "all"; the conversation is found when it is named. */
@@ -149,7 +143,7 @@ static int fill_models(struct call *k, struct http_error *ret)
     known_done(&known);
     k->keep->models = v;
     k->keep->n_models = n;
-    return v ? 0 : out_of_memory(ret);
+    return v ? 0 : http_out_of_memory(ret, "the request");
 }
 
 /* ---- list ---- */
@@ -172,7 +166,7 @@ static int list(struct call *k, struct http_error *ret)
         if ((rc = fill_part(k, i, &found.v[i], false, ret)))
             return rc;
         if (!(p->title = strdup(found.v[i].title)))
-            return out_of_memory(ret);
+            return http_out_of_memory(ret, "the request");
         if (memory_block_pin_count(k->h->memory, p->row, &p->n_own_pins, &e))
             return items_error(ret, &e, NULL);
     }
@@ -234,7 +228,7 @@ static int render(struct call *k, struct turn *t, struct ids *ids, size_t *ret_n
         n_head++;
     size_t *starts = arena_array(&t->arena, t->window.n + 1, sizeof *starts);
     if (!starts)
-        return out_of_memory(ret);
+        return http_out_of_memory(ret, "the request");
     if (n_head == 0 && !k->is_all)
         return body_refused(ret, "invalid_value", "conversation",
                             "%s has no system prompt; all: true pins all of it", k->c.id);
@@ -271,7 +265,7 @@ static int find_blocks(struct call *k, struct ids *ids, struct turn *t, struct h
                             "%s: %zu tokens fill no block of %d, so there is nothing to pin",
                             k->c.id, n_tokens, KV_BLOCK);
     if (!(p->ids = malloc(n * HASH_BYTES)))
-        return out_of_memory(ret);
+        return http_out_of_memory(ret, "the request");
     cache_root_of(engine_info(k->h->engine)->fingerprint, k->r->owner, &root);
     p->n = cache_chain(&root, ids->v, n * KV_BLOCK, p->ids, n);
     name_part(p, &k->c);
@@ -312,7 +306,7 @@ static int pin(struct call *k, struct http_error *ret)
     }
     struct turn *t = turn_new(k->h, k->r, &wire_chat, "pin-");
     if (!t)
-        return out_of_memory(ret);
+        return http_out_of_memory(ret, "the request");
     ids_init(&ids);
     rc = find_blocks(k, &ids, t, ret);
     ids_done(&ids);

@@ -271,10 +271,8 @@ int api_catalog(struct history *h, struct request *r, const struct route_args *a
 {
     struct models_list l;
     (void)args;
-    if (list_files(h, &l)) {
-        http_error_set(ret, 500, "out_of_memory", NULL, "out of memory for the list of models");
-        return ERR_NOMEM;
-    }
+    if (list_files(h, &l))
+        return http_out_of_memory(ret, "the list of models");
     bool is_listed = false;
     json *o = json_object(), *data = json_array(), *dirs = json_array();
     for (size_t i = 0; i < l.n_dirs; i++)

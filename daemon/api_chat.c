@@ -51,8 +51,7 @@ int api_chat(struct history *h, struct request *r, const struct route_args *args
         goto done;
     t = turn_new(h, r, &wire_chat, "chatcmpl-");
     if (!t) {
-        http_error_set(ret, 500, NULL, NULL, "out of memory");
-        rc = ERR_NOMEM;
+        rc = http_out_of_memory(ret, "the turn");
         goto done;
     }
     if ((rc = read_body(o, h, r, t, ret)))

@@ -45,10 +45,8 @@ static int add_ids(const json *list, const struct history *h, struct turn *t,
                                 json_type_name(json_type(it)));
         if (json_int(it, "prompt", 0, n_vocab - 1, &id, &e))
             return body_error(ret, &e, "prompt");
-        if (ids_push(&t->prompt, (int32_t)id)) {
-            http_error_set(ret, 500, NULL, NULL, "out of memory for the prompt");
-            return ERR_NOMEM;
-        }
+        if (ids_push(&t->prompt, (int32_t)id))
+            return http_out_of_memory(ret, "the prompt");
     }
     return 0;
 }
@@ -107,8 +105,7 @@ int api_completions(struct history *h, struct request *r, const struct route_arg
         goto done;
     t = turn_new(h, r, &wire_completion, "cmpl-");
     if (!t) {
-        http_error_set(ret, 500, NULL, NULL, "out of memory");
-        rc = ERR_NOMEM;
+        rc = http_out_of_memory(ret, "the turn");
         goto done;
     }
     if ((rc = read_body(o, h, r, t, ret)) || (rc = prepare_fit(h, t, ret)))

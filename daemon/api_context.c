@@ -25,6 +25,7 @@
 
 #include "daemon/ahead.h"
 #include "daemon/body.h"
+#include "daemon/call.h"
 #include "daemon/context.h"
 #include "daemon/items.h"
 #include "daemon/prepare.h"
@@ -33,46 +34,13 @@
 #include "daemon/wire.h"
 #include "memory/facts.h"
 
-struct call {
-    struct history *h;
-    struct request *r;
-    struct arena arena;
-    struct memory_conversation c;
-    json *body;
-    struct turn *t; /* its window is the conversation's */
-};
-
-static int out_of_memory(struct http_error *ret)
-{
-    http_error_set(ret, 500, "out_of_memory", NULL, "out of memory");
-    return ERR_NOMEM;
-}
-
-static int call_init(struct call *k, struct history *h, struct request *r, const char *id,
-                     struct http_error *ret)
-{
-    struct err e;
-    *k = (struct call){.h = h, .r = r};
-    arena_init(&k->arena, ITEMS_ARENA_BYTES);
-    if (memory_conversation_find(h->memory, r->owner, id, &k->c, &k->arena, &e))
-        return items_error(ret, &e, "conversation_id");
-    return r->n_body > 0 ? body_parse(r, &k->body, ret) : 0;
-}
-
-static void call_done(struct call *k)
-{
-    turn_free(k->t);
-    json_free(k->body);
-    arena_done(&k->arena);
-}
-
-/* The window under a cut (memory_window_want.cut), rendered. An empty one is fine. */
+/* k->t with the window under a cut (memory_window_want.cut), rendered. An empty one is fine. */
 static int load(struct call *k, int64_t cut, struct http_error *ret)
 {
     turn_free(k->t);
     k->t = turn_new_background(k->h, k->r->owner, k->r->cancel);
     if (!k->t)
-        return out_of_memory(ret);
+        return http_out_of_memory(ret, "the request");
     int rc = window_load(k->h, k->t, k->c.tip, cut, ret);
     return rc || k->t->window.n == 0 ? rc : prepare_render(k->h, k->t, ret);
 }
@@ -233,7 +201,8 @@ int api_context_get(struct history *h, struct request *r, const struct route_arg
 {
     struct call k;
     int64_t cut = 0;
-    int rc = call_init(&k, h, r, args->v[0], ret);
+    call_init(&k, h, r);
+    int rc = call_conversation(&k, args->v[0], ret);
     const struct context_of of = {.h = h, .r = r, .tip = k.c.tip, .arena = &k.arena};
     if (rc == 0)
         rc = context_cut_of(&of, &cut, ret);
@@ -280,7 +249,8 @@ int api_context_set(struct history *h, struct request *r, const struct route_arg
                     struct http_error *ret)
 {
     struct call k;
-    int rc = call_init(&k, h, r, args->v[0], ret);
+    call_init(&k, h, r);
+    int rc = call_conversation(&k, args->v[0], ret);
     if (rc == 0)
         rc = set_strategy(&k, ret);
     call_done(&k);
@@ -380,9 +350,10 @@ int api_cut(struct history *h, struct request *r, const struct route_args *args,
 {
     struct call k;
     bool is_parked = false;
-    int rc = call_init(&k, h, r, args->v[0], ret);
+    call_init(&k, h, r);
+    int rc = call_conversation(&k, args->v[0], ret);
     if (rc == 0 && !history_claim(h, k.c.row, r, &is_parked)) {
-        rc = is_parked ? PARKED : out_of_memory(ret);
+        rc = is_parked ? PARKED : http_out_of_memory(ret, "the request");
     } else if (rc == 0) {
         rc = cut_now(&k, ret);
         history_release(h, k.c.row);
@@ -445,7 +416,8 @@ int api_summary_get(struct history *h, struct request *r, const struct route_arg
 {
     struct call k;
     struct memory_cut cut;
-    int rc = call_init(&k, h, r, args->v[0], ret);
+    call_init(&k, h, r);
+    int rc = call_conversation(&k, args->v[0], ret);
     if (rc == 0)
         rc = find_cut(&k, &cut, ret);
     if (rc == 0)
@@ -480,7 +452,7 @@ static int check_edit(struct call *k, const struct memory_cut *cut,
         buf_error(&notes) ? -1 : window_count(k->h, notes.data ? notes.data : "", notes.len);
     buf_done(&notes);
     if (n_summary < 0 || n_notes < 0)
-        return out_of_memory(ret);
+        return http_out_of_memory(ret, "the request");
     if (n_summary + n_notes <= limit)
         return 0;
     return body_refused(ret, "summary_too_long", has_summary ? "summary" : "facts",
@@ -522,7 +494,8 @@ int api_summary_set(struct history *h, struct request *r, const struct route_arg
                     struct http_error *ret)
 {
     struct call k;
-    int rc = call_init(&k, h, r, args->v[0], ret);
+    call_init(&k, h, r);
+    int rc = call_conversation(&k, args->v[0], ret);
     if (rc == 0 && !k.body)
         rc = body_refused(ret, "invalid_value", "summary", "summary or facts is expected");
     if (rc == 0)

@@ -8,16 +8,10 @@
  */
 #include "daemon/ahead_import.h"
 #include "daemon/body.h"
+#include "daemon/call.h"
 #include "daemon/forget.h"
-#include "daemon/history.h"
 #include "daemon/items.h"
 #include "daemon/limits.h"
-
-static int out_of_memory(struct http_error *ret)
-{
-    http_error_set(ret, 500, "out_of_memory", NULL, "out of memory");
-    return ERR_NOMEM;
-}
 
 static json *conversation_json(const struct memory_conversation *c)
 {
@@ -35,35 +29,6 @@ static json *conversation_json(const struct memory_conversation *c)
     else
         json_set_null(hearth, "model");
     return o;
-}
-
-/* What every handler here begins with: an arena, and (but for create and list) the conversation of
- * the path. */
-struct call {
-    struct history *h;
-    struct request *r;
-    struct arena arena;
-    struct memory_conversation c;
-    json *body; /* or NULL */
-};
-
-static void call_init(struct call *k, struct history *h, struct request *r)
-{
-    *k = (struct call){.h = h, .r = r};
-    arena_init(&k->arena, ITEMS_ARENA_BYTES);
-}
-
-static void call_done(struct call *k)
-{
-    json_free(k->body);
-    arena_done(&k->arena);
-}
-
-static int call_find(struct call *k, const char *id, struct http_error *ret)
-{
-    struct err e;
-    int rc = memory_conversation_find(k->h->memory, k->r->owner, id, &k->c, &k->arena, &e);
-    return rc ? items_error(ret, &e, "conversation_id") : 0;
 }
 
 /* Reads it anew and answers with it. */
@@ -107,7 +72,7 @@ static int add_items(struct call *k, const struct items *items, struct memory_me
     struct err e;
     struct memory_message *added = arena_array(&k->arena, items->n, sizeof(*added));
     if (!added)
-        return out_of_memory(ret_error);
+        return http_out_of_memory(ret_error, "the request");
     for (size_t i = 0; i < items->n; i++) {
         items->v[i].conversation = k->c.row;
         items->v[i].parent = i == 0 ? k->c.tip : 0; /* the others follow the one before */
@@ -268,7 +233,7 @@ static int item_create(struct call *k, const char *id, struct http_error *ret)
         return body_refused(ret, "invalid_value", "items", "items: 1 to %d are expected",
                             LIMIT_ITEMS);
     if (!history_claim(k->h, k->c.row, k->r, &is_parked))
-        return is_parked ? PARKED : out_of_memory(ret);
+        return is_parked ? PARKED : http_out_of_memory(ret, "the request");
     rc = add_items(k, &items, &added, ret);
     history_release(k->h, k->c.row);
     if (rc == 0)
@@ -350,7 +315,7 @@ static int item_delete(struct call *k, const struct route_args *args, struct htt
     if (rc)
         return rc;
     if (!history_claim(k->h, k->c.row, k->r, &is_parked))
-        return is_parked ? PARKED : out_of_memory(ret);
+        return is_parked ? PARKED : http_out_of_memory(ret, "the request");
     rc = memory_message_remove(k->h->memory, k->r->owner, m.id, &gone, &e);
     history_release(k->h, k->c.row);
     if (rc)

@@ -27,12 +27,6 @@ struct call {
     size_t n;
 };
 
-static int out_of_memory(struct http_error *ret)
-{
-    http_error_set(ret, 500, "out_of_memory", NULL, "out of memory");
-    return ERR_NOMEM;
-}
-
 static bool has_left(const struct memory_cut *cut, int64_t row)
 {
     return row < cut->first ? !memory_rows_hold(&cut->system, row)
@@ -68,7 +62,7 @@ static int gather(struct call *k, struct http_error *ret)
         return items_error(ret, &e, NULL);
     k->rows = arena_array(&k->arena, n_path + 1, sizeof *k->rows);
     if (!k->rows)
-        return out_of_memory(ret);
+        return http_out_of_memory(ret, "the request");
     for (size_t i = 0; i < n_path; i++)
         if (has_left(&cut, path[i]))
             k->rows[k->n++] = path[i];

@@ -49,10 +49,8 @@ static int read_input(struct embed_job *job, struct http_error *ret)
         return body_refused(ret, "invalid_value", "input",
                             "input has %zu items; 1 to %d are allowed", n, LIMIT_EMBED_INPUTS);
     job->texts = arena_array(&job->arena, n, sizeof *job->texts);
-    if (!job->texts) {
-        http_error_set(ret, 500, "out_of_memory", NULL, "out of memory");
-        return ERR_NOMEM;
-    }
+    if (!job->texts)
+        return http_out_of_memory(ret, "the input");
     if (!is_array)
         return add_text(job, input, 0, ret);
     for (const json *it = json_first(input); it && rc == 0; it = json_next(it))
@@ -85,10 +83,8 @@ int api_embeddings(struct history *h, struct request *r, const struct route_args
     int64_t dim = 0;
     (void)args;
     struct embed_job *job = embed_job_new(EMBED_JOB_REQUEST);
-    if (!job) {
-        http_error_set(ret, 500, "out_of_memory", NULL, "out of memory");
-        return ERR_NOMEM;
-    }
+    if (!job)
+        return http_out_of_memory(ret, "embeddings");
     int rc = read_body(job, r, &dim, ret);
     job->n_dim = (int)dim;
     job->r = r;

@@ -16,36 +16,12 @@
 #include <string.h>
 
 #include "daemon/body.h"
+#include "daemon/call.h"
 #include "daemon/context.h"
 #include "daemon/items.h"
 #include "daemon/prepare.h"
 #include "daemon/served.h"
 #include "daemon/window.h"
-
-struct call {
-    struct history *h;
-    struct request *r;
-    struct arena arena;
-    struct memory_conversation c;
-    json *body;
-};
-
-static int call_init(struct call *k, struct history *h, struct request *r, const char *id,
-                     struct http_error *ret)
-{
-    struct err e;
-    *k = (struct call){.h = h, .r = r};
-    arena_init(&k->arena, ITEMS_ARENA_BYTES);
-    if (memory_conversation_find(h->memory, r->owner, id, &k->c, &k->arena, &e))
-        return items_error(ret, &e, "conversation_id");
-    return r->n_body > 0 ? body_parse(r, &k->body, ret) : 0;
-}
-
-static void call_done(struct call *k)
-{
-    json_free(k->body);
-    arena_done(&k->arena);
-}
 
 static int tokens_of(const struct call *k, const char *text, size_t n)
 {
@@ -98,7 +74,8 @@ int api_pin_list(struct history *h, struct request *r, const struct route_args *
                  struct http_error *ret)
 {
     struct call k;
-    int rc = call_init(&k, h, r, args->v[0], ret);
+    call_init(&k, h, r);
+    int rc = call_conversation(&k, args->v[0], ret);
     if (rc == 0)
         rc = list(&k, ret);
     call_done(&k);
@@ -179,7 +156,8 @@ int api_pin_add(struct history *h, struct request *r, const struct route_args *a
                 struct http_error *ret)
 {
     struct call k;
-    int rc = call_init(&k, h, r, args->v[0], ret);
+    call_init(&k, h, r);
+    int rc = call_conversation(&k, args->v[0], ret);
     if (rc == 0)
         rc = add(&k, ret);
     call_done(&k);
@@ -193,7 +171,8 @@ int api_pin_remove(struct history *h, struct request *r, const struct route_args
 {
     struct call k;
     struct err e;
-    int rc = call_init(&k, h, r, args->v[0], ret);
+    call_init(&k, h, r);
+    int rc = call_conversation(&k, args->v[0], ret);
     if (rc == 0 && memory_pin_remove(h->memory, k.c.row, args->v[1], &e))
         rc = items_error(ret, &e, "pin_id");
     if (rc == 0) {

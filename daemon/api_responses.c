@@ -42,12 +42,6 @@ static const struct body_refusal refusals[] = {
     {"modalities", NEUTRAL_TEXT_ONLY},
 };
 
-static int out_of_memory(struct http_error *ret)
-{
-    http_error_set(ret, 500, "out_of_memory", NULL, "out of memory");
-    return ERR_NOMEM;
-}
-
 /* One request, while the history thread prepares it. */
 struct ask {
     struct history *h;
@@ -178,7 +172,7 @@ static int keep(struct ask *ask, const char **s, struct http_error *ret)
     if (!*s)
         return 0;
     *s = arena_str(&ask->t->arena, *s);
-    return *s ? 0 : out_of_memory(ret);
+    return *s ? 0 : http_out_of_memory(ret, "the request");
 }
 
 static int read_body(struct ask *ask, struct http_error *ret)
@@ -238,7 +232,7 @@ static int find_conversation(struct ask *ask, struct http_error *ret)
     if (ask->is_counting)
         return ask->parent ? find_parent(ask, ret) : 0;
     if (!history_claim(ask->h, c.row, ask->r, &is_parked))
-        return is_parked ? PARKED : out_of_memory(ret);
+        return is_parked ? PARKED : http_out_of_memory(ret, "the request");
     ask->t->store.is_claimed = true;
     ask->t->store.conversation = c.row;
     return ask->parent ? find_parent(ask, ret) : 0;
@@ -414,10 +408,10 @@ static int ask_init(struct ask *ask, struct history *h, struct request *r, const
     *ask = (struct ask){.h = h, .r = r, .body = body};
     ask->t = turn_new(h, r, &wire_response, "resp_");
     if (!ask->t)
-        return out_of_memory(ret);
+        return http_out_of_memory(ret, "the request");
     ask->api = arena_alloc(&ask->t->arena, sizeof(*ask->api));
     if (!ask->api)
-        return out_of_memory(ret);
+        return http_out_of_memory(ret, "the request");
     ask->api->is_stored = true;
     ask->t->api = ask->api;
     return 0;

@@ -34,12 +34,6 @@ struct call {
     const char *conversation; /* id, or NULL */
 };
 
-static int out_of_memory(struct http_error *ret)
-{
-    http_error_set(ret, 500, "out_of_memory", NULL, "out of memory");
-    return ERR_NOMEM;
-}
-
 /* A parameter of the address, in the arena; NULL: absent. */
 static int query_str(struct call *k, const char *name, const char **ret_value,
                      struct http_error *ret)
@@ -49,7 +43,7 @@ static int query_str(struct call *k, const char *name, const char **ret_value,
         return 0;
     *ret_value = arena_str(&k->arena, value);
     free(value);
-    return *ret_value ? 0 : out_of_memory(ret);
+    return *ret_value ? 0 : http_out_of_memory(ret, "the request");
 }
 
 static int query_int(struct call *k, const char *name, int *ret_value, struct http_error *ret)

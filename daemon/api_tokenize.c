@@ -134,8 +134,7 @@ int api_tokenize(struct history *h, struct request *r, const struct route_args *
     if (ask.content) {
         rc = encode_text(h, &ask, &ids, ret);
     } else if (!(t = turn_new(h, r, &wire_chat, "tok-"))) {
-        http_error_set(ret, 500, "out_of_memory", NULL, "out of memory");
-        rc = ERR_NOMEM;
+        rc = http_out_of_memory(ret, "the request");
     } else {
         rc = encode_chat(h, &ask, t, &ids, ret);
     }

@@ -38,12 +38,6 @@ struct call {
     bool is_named; /* one conversation */
 };
 
-static int out_of_memory(struct http_error *ret)
-{
-    http_error_set(ret, 500, "out_of_memory", NULL, "out of memory");
-    return ERR_NOMEM;
-}
-
 static int find(struct call *k, struct http_error *ret)
 {
     struct err e;
@@ -60,7 +54,7 @@ static int find(struct call *k, struct http_error *ret)
     }
     k->found.v = arena_array(&k->arena, 1, sizeof *k->found.v);
     if (!k->found.v)
-        return out_of_memory(ret);
+        return http_out_of_memory(ret, "the request");
     k->found.n = 1;
     k->is_named = true;
     rc = memory_conversation_find(k->h->memory, k->r->owner, id, k->found.v, &k->arena, &e);
@@ -87,7 +81,7 @@ static int prepare(struct call *k, struct http_error *ret)
         return rc;
     k->verify = verify_new(k->r, k->found.n);
     if (!k->verify)
-        return out_of_memory(ret);
+        return http_out_of_memory(ret, "the request");
     k->verify->has_more = k->found.has_more;
     k->verify->served = k->h->served;
     k->verify->model_by = k->h->model_by;

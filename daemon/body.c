@@ -51,12 +51,6 @@ int body_error(struct http_error *ret, const struct err *e, const char *param)
     return e->code;
 }
 
-static int out_of_memory(struct http_error *ret)
-{
-    http_error_set(ret, 500, NULL, NULL, "out of memory while reading the request");
-    return ERR_NOMEM;
-}
-
 static int wrong_type(struct http_error *ret, const char *field, const char *wanted,
                       const json *got)
 {
@@ -73,7 +67,7 @@ int body_parse(const struct request *r, json **ret_json, struct http_error *ret)
                             "the request has no body; a JSON object is expected");
     int rc = json_parse(r->body, r->n_body, &j, &e);
     if (rc == ERR_NOMEM)
-        return out_of_memory(ret);
+        return http_out_of_memory(ret, "the request");
     if (rc)
         return body_refused(ret, "invalid_json", NULL, "the body is not JSON that can be read: %s",
                             e.text);
@@ -85,7 +79,7 @@ int body_parse(const struct request *r, json **ret_json, struct http_error *ret)
     }
     const char *key = NULL;
     if ((rc = json_check_keys(j, &key, &e))) { /* which of the two is meant? */
-        rc = rc == ERR_NOMEM ? out_of_memory(ret) : body_error(ret, &e, key);
+        rc = rc == ERR_NOMEM ? http_out_of_memory(ret, "the request") : body_error(ret, &e, key);
         json_free(j);
         return rc;
     }
@@ -265,7 +259,7 @@ static int read_bias(const json *o, const struct history *h, struct turn *t, str
                             "logit_bias: %zu entries, at most %d are taken", n, LIMIT_LOGIT_BIAS);
     struct sample_bias *bias = arena_array(&t->arena, n, sizeof *bias);
     if (!bias)
-        return out_of_memory(ret);
+        return http_out_of_memory(ret, "the request");
     int n_vocab = engine_info(h->engine)->n_vocab;
     for (const json *it = json_first(map); it; it = json_next(it), i++) {
         struct err e;
@@ -323,7 +317,7 @@ static int add_stop(const json *j, struct turn *t, struct http_error *ret)
                             "stop: a string of %zu bytes; 1 … %d are taken", n, LIMIT_STOP_BYTES);
     const char *copy = arena_copy(&t->arena, json_str(j), n);
     if (!copy)
-        return out_of_memory(ret);
+        return http_out_of_memory(ret, "the request");
     p->stops[p->n_stops] = copy;
     p->stop_lengths[p->n_stops++] = n;
     return 0;
@@ -343,7 +337,7 @@ static int read_stops(const json *o, struct turn *t, struct http_error *ret)
     p->stops = arena_array(&t->arena, n, sizeof *p->stops);
     p->stop_lengths = arena_array(&t->arena, n, sizeof *p->stop_lengths);
     if (!p->stops || !p->stop_lengths)
-        return out_of_memory(ret);
+        return http_out_of_memory(ret, "the request");
     if (json_type(j) != JSON_ARRAY)
         return add_stop(j, t, ret);
     for (const json *it = json_first(j); it && !rc; it = json_next(it))
@@ -467,7 +461,7 @@ static int join_parts(const json *parts, const char *field, struct arena *a,
     }
     char *s = arena_alloc(a, n + 1), *at = s;
     if (!s)
-        return out_of_memory(ret);
+        return http_out_of_memory(ret, "the request");
     for (const json *it = json_first(parts); it; it = json_next(it)) {
         if (it == json_first(parts) && is_thought(it))
             continue;
@@ -503,7 +497,7 @@ int body_content(const json *message, const char *field, struct arena *a,
     size_t n = strlen(json_str(j));
     const char *s = arena_copy(a, json_str(j), n);
     if (!s)
-        return out_of_memory(ret);
+        return http_out_of_memory(ret, "the request");
     *ret_text = (struct body_text){s, n};
     return 0;
 }

@@ -135,8 +135,7 @@ static int keep_old(struct context *c, struct before *old, struct http_error *re
     c->t->receipt.n_above = c->t->window.n_above;
     if (ids_add(&old->ids, c->t->prompt.v, c->t->prompt.n) == 0)
         return 0;
-    http_error_set(ret, 500, "out_of_memory", NULL, "out of memory for the window");
-    return ERR_NOMEM;
+    return http_out_of_memory(ret, "the window");
 }
 
 /* *ret_over: tokens by which the cut's window is too long; it is not in force then. What a plan

@@ -27,12 +27,6 @@ struct cutting {
 
 #define NO_MESSAGE SIZE_MAX
 
-static int out_of_memory(struct http_error *ret)
-{
-    http_error_set(ret, 500, "out_of_memory", NULL, "out of memory for the cut of a window");
-    return ERR_NOMEM;
-}
-
 static void add_item(struct cutting *k, size_t message, struct plan_item item)
 {
     if (item.tokens < 0)
@@ -140,7 +134,7 @@ static int make_items(struct cutting *k, struct http_error *ret)
     k->messages = arena_array(&t->arena, cap, sizeof *k->messages);
     k->plan.stays = arena_array(&t->arena, cap, sizeof *k->plan.stays);
     if (!k->items || !k->messages || !k->plan.stays)
-        return out_of_memory(ret);
+        return http_out_of_memory(ret, "the cut of a window");
     /* BOS, a template's own system text, and the generation prompt. */
     const size_t around = w->starts[0] + (t->prompt.n - w->starts[w->n]);
     add_item(k, NO_MESSAGE, (struct plan_item){.kind = PLAN_SYSTEM, .tokens = (int)around});
@@ -283,7 +277,7 @@ static int leave_above(struct cutting *k, struct http_error *ret)
     const size_t n = a->n - a->n_dropped;
     k->left = arena_array(&c->t->arena, n + c->t->window.n + 1, sizeof *k->left);
     if (!k->left)
-        return out_of_memory(ret);
+        return http_out_of_memory(ret, "the cut of a window");
     if (n > 0)
         memcpy(k->left, a->said, n * sizeof *k->left);
     k->n_left = n;
@@ -307,7 +301,7 @@ static int make_head(struct cutting *k, struct memory_cut *cut, struct http_erro
         n_path < CONTEXT_OPENING_MESSAGES ? n_path : CONTEXT_OPENING_MESSAGES;
     pins.v = arena_array(&c->t->arena, k->pins.n + 1, sizeof *pins.v);
     if (!pins.v)
-        return out_of_memory(ret);
+        return http_out_of_memory(ret, "the cut of a window");
     head_pins(k, cut, &pins);
     const struct context_head head = {
         .left = k->left,
@@ -369,6 +363,6 @@ int context_cut_make(const struct context_cut *c, struct memory_cut *ret,
     if ((rc = leave_above(&k, ret_error)))
         return rc;
     if (sort_messages(&k, ret))
-        return out_of_memory(ret_error);
+        return http_out_of_memory(ret_error, "the cut of a window");
     return make_head(&k, ret, ret_error);
 }

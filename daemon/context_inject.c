@@ -39,12 +39,6 @@ struct injection {
     size_t n;
 };
 
-static int out_of_memory(struct http_error *ret)
-{
-    http_error_set(ret, 500, "out_of_memory", NULL, "out of memory for the turn's context");
-    return ERR_NOMEM;
-}
-
 static void add_source(struct injection *in, enum memory_source_kind kind, int64_t row, int tokens)
 {
     if (in->n < MEMORY_SOURCES_MAX)
@@ -326,7 +320,7 @@ int context_inject(struct context *c, size_t at, struct http_error *ret_error)
     c->t->receipt.recalled_new.n = 0;
     in.sources = arena_array(&c->t->arena, MEMORY_SOURCES_MAX, sizeof *in.sources);
     if (!in.sources)
-        return out_of_memory(ret_error);
+        return http_out_of_memory(ret_error, "the turn's context");
     buf_init(&in.text, INJECTED_BYTES_MAX);
     rc = add_pins(&in, ret_error);
     if (rc == 0)
@@ -334,12 +328,13 @@ int context_inject(struct context *c, size_t at, struct http_error *ret_error)
     if (rc == 0 && context_recalls(c->strategy) && !c->is_recall_off)
         add_recall(&in);
     if (rc == 0 && buf_error(&in.text))
-        rc = out_of_memory(ret_error);
+        rc = http_out_of_memory(ret_error, "the turn's context");
     if (rc == 0 && in.n > 0) {
         char *text = arena_copy(&c->t->arena, in.text.data, in.text.len);
         c->injected = (struct memory_context){
             .text = text, .n_text = in.text.len, .sources = in.sources, .n_sources = in.n};
-        rc = text ? window_inject(c->t, at, &c->injected, ret_error) : out_of_memory(ret_error);
+        rc = text ? window_inject(c->t, at, &c->injected, ret_error)
+                  : http_out_of_memory(ret_error, "the turn's context");
     }
     buf_done(&in.text);
     return rc;

@@ -50,12 +50,6 @@ struct resent {
     struct fold fold;
 };
 
-static int out_of_memory(struct http_error *ret)
-{
-    http_error_set(ret, 500, "out_of_memory", NULL, "out of memory for the window");
-    return ERR_NOMEM;
-}
-
 /* ---- the hands of the fold ---- */
 
 static int make_head(void *user, const struct fold_leaving *l, struct arena *a,
@@ -205,7 +199,7 @@ static int fold_list(struct resent *s, struct http_error *ret)
     struct err e;
     s->said = arena_array(&t->arena, s->n, sizeof *s->said);
     if (!s->said)
-        return out_of_memory(ret);
+        return http_out_of_memory(ret, "the window");
     for (size_t i = 0; i < s->n; i++)
         s->said[i] = (struct fold_message){.role = prepare_role(s->v[i].role),
                                            .text = s->v[i].text,
@@ -279,7 +273,7 @@ static int build_now(struct resent *s, struct http_error *ret)
     struct turn *t = s->t;
     bool *wanted = arena_array(&t->arena, s->n, sizeof *wanted);
     if (!wanted)
-        return out_of_memory(ret);
+        return http_out_of_memory(ret, "the window");
     for (size_t i = 0; i < s->fold.now.n; i++)
         wanted[s->fold.now.v[i].message] = true;
     for (size_t i = 0; s->fold.is_cut_now && i < s->fold.before.n; i++)

@@ -63,8 +63,7 @@ struct pieces {
 
 static int out_of_memory(struct embed_job *job)
 {
-    http_error_set(&job->error, 500, "out_of_memory", NULL, "out of memory for embeddings");
-    return ERR_NOMEM;
+    return http_out_of_memory(&job->error, "embeddings");
 }
 
 static int add_piece(struct pieces *p)

@@ -257,10 +257,8 @@ static int call_route(struct history *h, struct request *r, struct http_error *r
             return no_model_yet(h, r, routes[i].need, ret);
         /* A parked request comes back here: the handler gets a copy of the path to cut. */
         char *path = strdup(r->path);
-        if (!path) {
-            http_error_set(ret, 500, NULL, NULL, "out of memory");
-            return ERR_NOMEM;
-        }
+        if (!path)
+            return http_out_of_memory(ret, "the request");
         route_matches(routes[i].path, path, &args);
         route_cut(routes[i].path, &args);
         const int rc = call_handler(h, r, &routes[i], &args, ret);

@@ -16,12 +16,6 @@
 #define SHOWN_BYTES 64
 #define METADATA_BYTES (64u << 10) /* 16 × (64 + 512) characters of up to 6 bytes each fit */
 
-static int out_of_memory(struct http_error *ret)
-{
-    http_error_set(ret, 500, "out_of_memory", NULL, "out of memory");
-    return ERR_NOMEM;
-}
-
 int items_error(struct http_error *ret, const struct err *e, const char *param)
 {
     http_error_from(ret, e);
@@ -67,7 +61,7 @@ static int parse_answer(const json *item, const char *field, struct arena *a,
     if (hearth && (rc = body_str(hearth, "model", name, &model, ret)))
         return rc;
     m->model = model ? arena_str(a, model) : NULL;
-    return model && !m->model ? out_of_memory(ret) : 0;
+    return model && !m->model ? http_out_of_memory(ret, "the request") : 0;
 }
 
 /* ---- thoughts ---- */
@@ -119,7 +113,7 @@ static int join_thought(const json *item, const char *field, struct arena *a,
     const char *const parts[] = {before, thought, between, answer->s ? answer->s : ""};
     char *s = arena_alloc(a, n[0] + n[1] + n[2] + n[3] + 1), *at = s;
     if (!s)
-        return out_of_memory(ret);
+        return http_out_of_memory(ret, "the request");
     for (size_t i = 0; i < 4; at += n[i], i++)
         memcpy(at, parts[i], n[i]);
     *answer = (struct body_text){s, (size_t)(at - s)};
@@ -162,7 +156,7 @@ int items_parse(const json *array, const struct items_rule *rule, struct arena *
                             "%s: %zu items, at most %zu are taken", field, n, rule->max);
     struct memory_new_message *v = arena_array(a, n, sizeof(*v));
     if (!v)
-        return out_of_memory(ret_error);
+        return http_out_of_memory(ret_error, "the request");
     for (const json *it = json_first(array); it; it = json_next(it), i++) {
         char name[SHOWN_BYTES];
         snprintf(name, sizeof(name), "%s[%zu]", field, i);
@@ -181,7 +175,7 @@ int items_of_text(const char *text, struct arena *a, struct items *ret,
     struct memory_new_message *v = arena_array(a, 1, sizeof(*v));
     char *copy = arena_copy(a, text, n);
     if (!v || !copy)
-        return out_of_memory(ret_error);
+        return http_out_of_memory(ret_error, "the request");
     *v = (struct memory_new_message){
         .role = MEMORY_USER, .text = copy, .n_text = n, .status = MEMORY_STORED};
     *ret = (struct items){.v = v, .n = 1};
@@ -317,12 +311,12 @@ static int query(const struct request *r, const char *name, struct arena *a, con
     if (rc == ERR_NOTFOUND)
         return 0;
     if (rc == ERR_NOMEM)
-        return out_of_memory(ret_error);
+        return http_out_of_memory(ret_error, "the request");
     if (rc)
         return body_refused(ret_error, "invalid_value", name, "%s: the query can't be read", name);
     *ret = arena_str(a, value);
     free(value);
-    return *ret ? 0 : out_of_memory(ret_error);
+    return *ret ? 0 : http_out_of_memory(ret_error, "the request");
 }
 
 static int page_limit(const char *text, int *ret, struct http_error *ret_error)
@@ -407,7 +401,7 @@ int metadata_parse(const json *o, struct arena *a, const char **ret, struct http
     json_write(map, &b);
     *ret = buf_error(&b) ? NULL : arena_copy(a, b.data, b.len);
     buf_done(&b);
-    return *ret ? 0 : out_of_memory(ret_error);
+    return *ret ? 0 : http_out_of_memory(ret_error, "the request");
 }
 
 json *metadata_json(const char *text)

@@ -44,39 +44,24 @@
 
 /* ---- commands ---- */
 
-static int not_built(const char *name)
-{
-    log_error("hearthd %s is not a part of this build", name);
-    return 1;
-}
-
 /* true: argv[1] was a command, and *ret_status is its exit status. */
 static bool run_offline(int argc, char **argv, int *ret_status)
 {
     static const struct {
         const char *name;
-        int (*run)(int argc, char **argv); /* NULL: not built */
+        int (*run)(int argc, char **argv);
     } commands[] = {
-#ifdef HAVE_OFFLINE_PROBE
+#ifdef HEARTH_OFFLINE
         {"probe", offline_probe},
-#else
-        {"probe", NULL},
-#endif
-#ifdef HAVE_OFFLINE_BENCH
         {"bench", offline_bench},
-#else
-        {"bench", NULL},
-#endif
-#ifdef HAVE_OFFLINE_PERPLEXITY
         {"perplexity", offline_perplexity},
-#else
-        {"perplexity", NULL},
 #endif
+        {NULL, NULL},
     };
-    for (size_t i = 0; argc > 1 && i < sizeof(commands) / sizeof(commands[0]); i++) {
+    for (size_t i = 0; argc > 1 && commands[i].name; i++) {
         if (strcmp(argv[1], commands[i].name) != 0)
             continue;
-        *ret_status = commands[i].run ? commands[i].run(argc - 1, argv + 1) : not_built(argv[1]);
+        *ret_status = commands[i].run(argc - 1, argv + 1);
         return true;
     }
     return false;

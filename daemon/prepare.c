@@ -11,12 +11,6 @@
 #include "daemon/limits.h"
 #include "daemon/rendered.h"
 
-static int out_of_memory(struct http_error *ret)
-{
-    http_error_set(ret, 500, NULL, NULL, "out of memory while preparing the turn");
-    return ERR_NOMEM;
-}
-
 static int from_err(struct http_error *ret, const struct err *e)
 {
     http_error_from(ret, e);
@@ -44,7 +38,7 @@ static int window_grow(struct turn *t, struct http_error *ret)
     int64_t *rows = arena_array(&t->arena, cap, sizeof *rows);
     struct turn_part *parts = arena_array(&t->arena, cap, sizeof *parts);
     if (!v || !rows || !parts)
-        return out_of_memory(ret);
+        return http_out_of_memory(ret, "the turn");
     if (w->n > 0) {
         memcpy(v, w->v, w->n * sizeof *v);
         memcpy(rows, w->rows, w->n * sizeof *rows);
@@ -76,7 +70,7 @@ int prepare_set_ids(struct turn *t, size_t i, const struct ids *ids, struct http
         return 0;
     int32_t *copy = arena_array(&t->arena, ids->n, sizeof *copy);
     if (!copy)
-        return out_of_memory(ret);
+        return http_out_of_memory(ret, "the turn");
     memcpy(copy, ids->v, ids->n * sizeof *copy);
     t->window.v[i].ids = copy;
     t->window.v[i].n_ids = ids->n;
@@ -210,7 +204,7 @@ int prepare_render(struct history *h, struct turn *t, struct http_error *ret_err
         return rc;
     t->window.starts = arena_array(&t->arena, t->window.n + 1, sizeof *t->window.starts);
     if (!t->window.starts)
-        return out_of_memory(ret_error);
+        return http_out_of_memory(ret_error, "the turn");
     t->prompt.n = 0;
     struct chat_rendering to = {
         .ids = &t->prompt, .starts = t->window.starts, .thinking = t->params.thinking};
@@ -282,7 +276,7 @@ int prepare_store(struct history *h, struct turn *t, const struct prepare_place 
     struct memory_new_message *all = arena_array(&t->arena, n + 1, sizeof *all);
     struct memory_message *added = arena_array(&t->arena, n + 1, sizeof *added);
     if (!all || !added)
-        return out_of_memory(ret_error);
+        return http_out_of_memory(ret_error, "the turn");
     if (n > 0)
         memcpy(all, place->messages, n * sizeof *all);
     /* The answer's row comes in the same transaction: a refused request has stored nothing. */

@@ -193,6 +193,12 @@ void http_error_from(struct http_error *h, const struct err *e)
     }
 }
 
+int http_out_of_memory(struct http_error *h, const char *what)
+{
+    http_error_set(h, 500, "out_of_memory", NULL, "out of memory for %s", what);
+    return ERR_NOMEM;
+}
+
 static const char *error_type(int status)
 {
     switch (status) {

@@ -125,6 +125,8 @@ void http_error_set(struct http_error *h, int status, const char *code, const ch
 /* From a library's error: NOTFOUND 404, INVAL 400, LIMIT 400, UNSUPPORTED 400, BUSY 503, NOMEM and
  * others 500 (FULL with code disk_full). */
 void http_error_from(struct http_error *h, const struct err *e);
+/* 500 out_of_memory, "out of memory for `what`". Returns ERR_NOMEM. */
+int http_out_of_memory(struct http_error *h, const char *what);
 void http_error_write(const struct http_error *h, struct buf *body);
 void reply_error(struct daemon *d, uint64_t conn, const struct http_error *h, bool ends_turn);
 /* The same with a body that holds more than the error; takes its bytes. */

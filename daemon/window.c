@@ -12,12 +12,6 @@
 /* Of text, more than a token usually stands for. */
 #define TOKEN_BYTES 8
 
-static int out_of_memory(struct http_error *ret)
-{
-    http_error_set(ret, 500, "out_of_memory", NULL, "out of memory for the window");
-    return ERR_NOMEM;
-}
-
 enum chat_role window_role(enum memory_role role)
 {
     switch (role) {
@@ -90,7 +84,7 @@ int window_add_head(struct history *h, struct turn *t, struct http_error *ret_er
     const size_t at = w->n - 1;
     const char *text = join(&t->arena, &w->parts[at], cut->head, cut->n_head);
     if (!text)
-        return out_of_memory(ret_error);
+        return http_out_of_memory(ret_error, "the window");
     w->v[at].text = text;
     w->v[at].n_text = w->parts[at].n_text + (w->parts[at].n_text > 0 ? 2 : 0) + cut->n_head;
     w->head_at = (int)at;
@@ -105,7 +99,7 @@ int window_inject(struct turn *t, size_t i, const struct memory_context *context
         return 0;
     char *text = arena_array(&t->arena, context->n_text + p->n_text + 1, 1);
     if (!text)
-        return out_of_memory(ret_error);
+        return http_out_of_memory(ret_error, "the window");
     memcpy(text, context->text, context->n_text);
     memcpy(text + context->n_text, p->text, p->n_text);
     p->context = *context;

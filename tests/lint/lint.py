@@ -16,6 +16,7 @@ What is measured, and how:
   includes     "room/file.h" from the root, only of rooms that the including one may see, only
                public headers across rooms; a third-party header only in its one file
                (THIRD_PARTY: the table of ARCHITECTURE.md)
+  registered   each tests/**/test_* is named in a meson.build below tests
   documents    a path or file name in `code` or a link of a Markdown file must exist
 """
 import glob
@@ -136,6 +137,7 @@ class Lint:
                 self.check_flags(path, self.read(path))
             elif kind == 'md':
                 self.check_document(path, self.read(path))
+        self.check_registered()
         return self.findings
 
     # ---- any source ----
@@ -160,6 +162,14 @@ class Lint:
             for flag in BANNED_FLAGS:
                 if flag in line.split('#')[0]:
                     self.say(path, i, f'{flag} changes bits')
+
+    def check_registered(self):
+        meson = ''.join(self.read(f) for f in self.files
+                        if f.startswith('tests/') and f.endswith('meson.build'))
+        for path in self.files:
+            m = re.match(r'tests/.*\btest_(\w+)\.(c|py)$', path)
+            if m and not re.search(rf"['/](test_)?{m.group(1)}(\.c|\.py)?'", meson):
+                self.say(path, 1, 'a test that no meson.build runs')
 
     # ---- C ----
 

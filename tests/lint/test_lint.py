@@ -107,7 +107,7 @@ class Tree(unittest.TestCase):
         self.assertEqual(len(self.findings({'engine/a.c': text})), 3)
         self.assertEqual(len(self.findings({'daemon/loop.c': text})), 2)
         self.assert_clean({'daemon/offline_probe.c': text, 'client/main.c': text})
-        self.assert_clean({'tests/base/test_a.c': text})
+        self.assert_clean({'tests/base/a.c': text})
 
     def test_what_is_no_call(self):
         self.assert_clean({'base/a.c': function('''
@@ -165,6 +165,13 @@ class Tree(unittest.TestCase):
         self.assert_found({'base/a.c': '#include <stdio.h>\n'}, 'story')
 
     # ---- documents ----
+
+    def test_each_test_is_run(self):
+        meson = {'tests/base/meson.build': "foreach t : ['err', 'buf']\n"}
+        self.assert_clean({'tests/base/test_err.c': STORY, **meson})
+        self.assert_clean({'tests/base/test_x.py': '', 'tests/meson.build': "files('test_x.py')"})
+        self.assert_found({'tests/base/test_errors.c': STORY, **meson}, 'test_errors.c', 'runs')
+        self.assert_found({'tests/base/test_buf.c': STORY}, 'test_buf.c', 'runs')
 
     def test_documents_name_what_exists(self):
         files = {'base/a.c': STORY, 'base/a_x.c': STORY, 'docs/CACHE.md': 'x\n'}
