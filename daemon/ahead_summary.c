@@ -78,6 +78,7 @@ static int summary_done(struct history *h, struct turn *t, struct err *e)
     const bool is_good = t->finish != TURN_LENGTH && !is_only_space(text, t->text.len) &&
                          t->out.n < t->prompt.n / 2;
     if (!is_good && ++a->n_tries < AHEAD_SUMMARY_TRIES) {
+        a->n_chunks -= a->n_chunks > 0; /* the same piece */
         if (ask(h, a))
             give_up(h, a, "it could not be asked again");
         return 0;
@@ -147,6 +148,21 @@ static size_t char_floor(const char *s, size_t n)
     return n;
 }
 
+/* What the first pieces gave; before them, the summary that the window's head has. */
+static void write_so_far(const struct ahead *a, const struct turn *t, struct buf *b)
+{
+    const struct turn_window *w = &t->window;
+    const bool has_old = a->n_chunks == 0 && w->has_cut && w->cut.n_summary > 0;
+    if (a->summary.len == 0 && !has_old)
+        return;
+    buf_str(b, "So far: ");
+    if (has_old)
+        buf_add(b, w->cut.summary, w->cut.n_summary);
+    else
+        buf_add(b, a->summary.data, a->summary.len);
+    buf_str(b, "\n\n");
+}
+
 /* Piece n_chunks of the text; ERR_NOTFOUND: there are no more. */
 static int ask_piece(struct history *h, struct ahead *a, struct turn *t, struct http_error *error)
 {
@@ -164,11 +180,7 @@ static int ask_piece(struct history *h, struct ahead *a, struct turn *t, struct 
         const size_t from = char_floor(all.data, begin);
         const size_t end = begin + size < all.len ? char_floor(all.data, begin + size) : all.len;
         buf_printf(&text, ASK_PIECE, words);
-        if (a->summary.len > 0) {
-            buf_str(&text, "So far: ");
-            buf_add(&text, a->summary.data, a->summary.len);
-            buf_str(&text, "\n\n");
-        }
+        write_so_far(a, t, &text);
         buf_add(&text, all.data + from, end - from);
         const char *kept = buf_error(&text) ? NULL : arena_copy(&t->arena, text.data, text.len);
         window_clear(t);

@@ -92,6 +92,44 @@ class Summaries(unittest.TestCase):
             until_cut(t)
 
 
+LONG = "Of zanzibar. "  # a question whose answer fills the window: a summary is asked for in pieces
+
+
+class Pieces(unittest.TestCase):
+    OLD = "User: we meet at the observatory."
+
+    def summary_of(self, *rules):
+        """The summary that a full window's cut has, by these rules for requests about pieces; and
+        the log."""
+        s = summariser({"pieces": words(GOOD)})
+        answer = {"when": LONG, "pieces": ["tell "] * 150}
+        s["rules"] = [{**r, "pieces": words(r["pieces"])} for r in rules] + [answer] + s["rules"]
+        with Scripted(s, "--summary", "model") as d:
+            t = Talk(d, "summarise")
+            until_cut(t)
+            t.until_quiet()
+            n = len(cuts(d))
+            self.assertEqual(d.post(t.path + "/summary", {"summary": self.OLD})[0], 200)
+            t.say(LONG)
+            t.until_quiet()
+            self.assertEqual(len(cuts(d)), n + 1, cuts(d))
+            return cuts(d)[-1][1], d.log()
+
+    def test_the_first_piece_is_read_with_the_summary_before_it(self):
+        rules = [
+            {"when": f"So far: {self.OLD}", "pieces": GOOD},
+            {"when": f"So far: {GOOD}", "pieces": GOOD},
+            {"when": "Below is what was summed up", "pieces": "Nothing was said."},
+        ]
+        self.assertEqual(self.summary_of(*rules)[0], GOOD)
+
+    def test_no_piece_is_passed_over(self):
+        bad = {"when": "User: " + LONG, "pieces": ""}
+        summary, log = self.summary_of(bad)
+        self.assertIn("isn't used", log)
+        self.assertNotIn(GOOD, summary)
+
+
 class Kills(unittest.TestCase):
     def test_killed_with_a_cut_prepared_the_chat_goes_on(self):
         with Scripted(script("en", CTX, prefill_us_per_token=3000)) as d:
