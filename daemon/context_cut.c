@@ -170,7 +170,7 @@ static bool is_message(const struct plan_item *item)
     return item->kind == PLAN_USER || item->kind == PLAN_ASSISTANT;
 }
 
-/* The first stored message of the turns that stay; without one the anchor, which leaves too. */
+/* The first stored message of the turns that stay; without one the anchor: leave_anchor. */
 static int64_t first_of(struct cutting *k, size_t *ret_item)
 {
     const struct turn_window *w = &k->c->t->window;
@@ -208,6 +208,14 @@ static void carry_on(const struct memory_rows *old, int64_t first, struct memory
             rows_add(to, old->v[i]);
 }
 
+/* Where nothing stored stays, the anchor leaves with the rest; a system message stays even then. */
+static void leave_anchor(const struct cutting *k, struct memory_cut *cut)
+{
+    for (size_t i = 0; i < k->n; i++)
+        if (is_message(&k->items[i]) && k->c->t->window.rows[k->messages[i]] == cut->first)
+            rows_add(&cut->dropped, cut->first);
+}
+
 /* Messages: stay where they are, leave, or go on in the head as pins. */
 static int sort_messages(struct cutting *k, struct memory_cut *cut)
 {
@@ -224,13 +232,13 @@ static int sort_messages(struct cutting *k, struct memory_cut *cut)
         carry_on(&old->bare, cut->first, &cut->bare);
     }
     if (first == k->n)
-        rows_add(&cut->dropped, cut->first);
+        leave_anchor(k, cut);
     for (size_t i = 0; i < k->n; i++) {
         if (k->messages[i] == NO_MESSAGE)
             continue;
         const int64_t row = w->rows[k->messages[i]];
         const bool stays = k->plan.stays[i], is_above = i < first;
-        if (k->items[i].kind == PLAN_SYSTEM && is_above)
+        if (k->items[i].kind == PLAN_SYSTEM && row < cut->first)
             rows_add(&cut->system, row);
         else if (k->items[i].kind == PLAN_RECALLED && !is_above && !stays)
             rows_add(&cut->bare, row);

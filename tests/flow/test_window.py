@@ -28,6 +28,25 @@ def quoted(recalled):
     return sum(x["tokens"] for x in recalled)
 
 
+class Reserve(unittest.TestCase):
+    def prompts(self, percent):
+        """Tokens that a daemon's window keeps free, and the most that a prompt had."""
+        with Scripted(a_script(), "--answer-reserve", str(percent)) as d:
+            t = Talk(d, "window")
+            most = 0
+            for line, _ in filler("en")[:12]:
+                most = max(most, receipt(t.say(line))["used"])
+                t.until_quiet()
+            return t.window("?next=1")["reserve"], most
+
+    def test_the_share_that_is_kept_free_is_configured(self):
+        none, most = self.prompts(0)
+        half, least = self.prompts(50)
+        self.assertEqual((none, half), (0, (CTX - 1) // 2))
+        self.assertGreater(most, CTX - half)
+        self.assertLess(least, CTX - half)
+
+
 class Edges(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -187,6 +206,23 @@ class Kept(unittest.TestCase):
                     roles = [i["role"] for i in items if i["kind"] == "message"]
                     self.assertEqual(roles, ["user", "assistant"] * (len(roles) // 2))
                 self.assertGreaterEqual(sum(is_cut(r) for r in t.replies), 2)
+
+    def test_system_messages_stay_wherever_they_stand(self):  # B08
+        said = [{"role": r, "content": f"{r} {'word ' * 20}"} for r in ("user", "assistant") * 3]
+        for strategy in ("window", "summarise", "retrieve", "prune", "auto"):
+            with Scripted(a_script(320)) as d, self.subTest(strategy=strategy):
+                for at in range(len(said) + 1):  # the last: the newest message of all
+                    items = said[:at] + [system(SYSTEM)] + said[at:]
+                    t = Talk(d, strategy, items=items)
+                    for n in (110, 20, 110):  # all else leaves, nothing does, all leaves again
+                        t.say("x " * n, max_output_tokens=10)
+                        window = t.window()["items"]
+                        self.assertEqual(json.dumps(window).count(SYSTEM), 1, (at, window))
+                    body = {"messages": items + [user("x " * 110)], "max_tokens": 1}
+                    body["hearth"] = {"context": strategy, "window": True}
+                    status, r = d.post("/v1/chat/completions", body)
+                    self.assertEqual(status, 200, r)
+                    self.assertEqual(json.dumps(r["hearth"]["window"]).count(SYSTEM), 1, r)
 
     def test_system_and_newest_message_too_large_together_are_refused(self):  # B08
         with Scripted(a_script()) as d:
