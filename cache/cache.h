@@ -94,6 +94,11 @@ int cache_due_ms(const struct cache *c);
  * system hands out memory slower than a fast disk fills it. Nothing while the cache is to stay
  * small. For idle moments; true: there is more to do. */
 bool cache_prepare(struct cache *c);
+/* Whether free blocks have much more memory than the next turn may want: a long prompt's. Not while
+ * turns, reads or writes run. */
+bool cache_has_slack(const struct cache *c);
+/* One step of giving that back, for when nothing has run for a while. Returns how many bytes. */
+size_t cache_slim(struct cache *c);
 /* Whether blocks are held by reads or writes under way: room that comes back with mail. */
 bool cache_is_busy(const struct cache *c);
 

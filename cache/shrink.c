@@ -148,16 +148,43 @@ struct kv_block *lease_take_block(struct cache *c)
     return b;
 }
 
-bool cache_prepare(struct cache *c)
+/* How many blocks a turn may read from the disk: of those that RAM doesn't have. */
+static size_t n_to_read(const struct cache *c)
 {
     struct disk_stats s;
-    assert(thread_is(THREAD_WORKER));
-    if (!c->disk || c->bytes_given_up > 0) {
-        return false;
+    if (!c->disk) {
+        return 0;
     }
     disk_stats(c->disk, &s);
-    const size_t n = s.n_blocks < c->n_turn_blocks ? s.n_blocks : c->n_turn_blocks;
-    return kv_pool_touch(c->pool, n, 1) > 0;
+    const size_t n_ram = c->tree.n_blocks + c->tree.n_tails;
+    const size_t n = s.n_blocks > n_ram ? s.n_blocks - n_ram : 0;
+    return n < c->n_turn_blocks ? n : c->n_turn_blocks;
+}
+
+bool cache_prepare(struct cache *c)
+{
+    assert(thread_is(THREAD_WORKER));
+    return c->bytes_given_up == 0 && kv_pool_touch(c->pool, n_to_read(c), 1) > 0;
+}
+
+/* What the next turn wants at once: room for a few hundred positions, or for what it reads. */
+static struct kv_keep keep_of(const struct cache *c)
+{
+    const size_t n = n_to_read(c), n_window = kv_pool_n_window(c->pool);
+    return (struct kv_keep){.n_full = n > KV_SPAN ? n : KV_SPAN,
+                            .n_window = n > 0 && n_window > KV_SPAN ? n_window : KV_SPAN};
+}
+
+bool cache_has_slack(const struct cache *c)
+{
+    return !c->leases && !cache_is_busy(c) && c->bytes_given_up == 0 &&
+           kv_pool_has_slack(c->pool, keep_of(c));
+}
+
+size_t cache_slim(struct cache *c)
+{
+    assert(thread_is(THREAD_WORKER));
+    return cache_has_slack(c) ? kv_pool_slim(c->pool, keep_of(c)) : 0;
 }
 
 int cache_free_disk(struct cache *c, uint64_t n_bytes,

@@ -237,6 +237,24 @@ int host_leaves_ms(const struct host *h)
 
 /* ---- memory ---- */
 
+int host_slims_ms(const struct host *h)
+{
+    if (h->idle_verifier.idle_since_us == 0 || !cache_has_slack(h->cache))
+        return -1;
+    const int64_t left_us = h->idle_verifier.idle_since_us + SLIM_MS * 1000 - clock_us();
+    return left_us > 0 ? (int)(left_us / 1000) + 1 : 0;
+}
+
+void host_slim(struct host *h)
+{
+    if (host_slims_ms(h) != 0)
+        return;
+    const size_t n = cache_slim(h->cache);
+    if (n > 0)
+        log_debug("model %s: %.1f MiB of free KV go back to the system", h->served->id,
+                  (double)n / (1 << 20));
+}
+
 bool host_share(struct host *const *v, int n, uint64_t kv_bytes)
 {
     uint64_t least = 0;

@@ -69,6 +69,11 @@ bool host_has_left(const struct host *h);
 /* Milliseconds until host_has_left wants to look at the clock; -1: not leaving. */
 int host_leaves_ms(const struct host *h);
 
+/* Milliseconds until host_slim has something to do; -1: not before something else happens. */
+int host_slims_ms(const struct host *h);
+/* When nothing has run for SLIM_MS: memory that a long prompt took goes back to the system. */
+void host_slim(struct host *h);
+
 /* What the hosts' pools may have now: kv_bytes in all. false: one still has more in use; call it
  * again when turns have ended. */
 bool host_share(struct host *const *v, int n, uint64_t kv_bytes);

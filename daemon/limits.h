@@ -34,6 +34,9 @@
 #define LIMIT_PARALLEL 64
 #define LIMIT_QUEUE 4096
 #define DEFAULT_MEMORY_BYTES (4ull << 30)    /* min(half of RAM or cgroup, this) */
+#define DEFAULT_ANSWER_RESERVE 15            /* percent of the window that cuts keep free, when
+                                              * max_tokens doesn't say */
+#define LIMIT_ANSWER_RESERVE 50
 #define LIMIT_RETRY_AFTER_S 2                /* what a 503 says */
 #define LIMIT_MESSAGES 20000                 /* of one request, or one window */
 #define LIMIT_STOPS 4                        /* OpenAI's */
@@ -61,6 +64,8 @@
 #define DEFAULT_VERIFY_EVERY 64              /* of so many blocks read from disk, one is verified */
 #define LIMIT_VERIFY_EVERY (1 << 20)
 #define VERIFY_IDLE_MS 500                   /* after the last turn */
+#define SLIM_MS 1000                         /* after the last turn, KV memory that nothing is in
+                                              * goes back to the system */
 #define LIMIT_VERIFY_CONVERSATIONS 100        /* of one verification that names none */
 #define LIMIT_VERIFY_QUEUE 8                 /* verifications at the worker; more is 503 */
 #define VERIFY_SHARE 0.3                     /* of the time, while turns run */

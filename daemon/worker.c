@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "daemon/budget.h"
 #include "daemon/forget.h"
+#include "daemon/history.h"
 #include "daemon/host.h"
 #include "daemon/hub.h"
 #include "daemon/keep.h"
@@ -111,6 +112,8 @@ static int load_default(struct work *w, struct err *e)
     if (!h)
         return err_set(e, ERR_NOMEM, "out of memory for the model");
     int rc = host_load(h, &room, e);
+    if (rc == 0)
+        rc = history_opened(e); /* what comes now needs its pins */
     if (rc == 0)
         rc = hub_open(d, &w->hub_pool, &w->hub, e);
     if (rc == 0)
@@ -369,6 +372,7 @@ static void tend_caches(struct work *w)
     for (int i = 0; i < w->n_hosts; i++) {
         cache_tend(w->hosts[i]->cache);
         pressure_tend(&w->hosts[i]->pressure, w->hosts[i]->cache, &w->d->n);
+        host_slim(w->hosts[i]);
     }
     tally(w->d, w->hosts, w->n_hosts, w->hub);
 }
@@ -436,6 +440,7 @@ static int due_ms(struct work *w, bool is_idle)
         ms = sooner(ms, cache_due_ms(h->cache));
         ms = sooner(ms, idle_verifier_due_ms(&h->idle_verifier));
         ms = sooner(ms, pressure_due_ms(&h->pressure, h->cache));
+        ms = sooner(ms, host_slims_ms(h));
         ms = sooner(ms, host_leaves_ms(h));
     }
     return ms;
@@ -540,7 +545,10 @@ static void *run(void *arg)
 int worker_start(struct daemon *d, struct err *e)
 {
     self.w = (struct work){.d = d};
-    return thread_start(&self.thread, THREAD_WORKER, run, &self.w, e);
+    const int rc = thread_start(&self.thread, THREAD_WORKER, run, &self.w, e);
+    if (rc)
+        mailbox_close(&d->worker);
+    return rc;
 }
 
 void worker_join(struct daemon *d)

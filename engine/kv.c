@@ -8,9 +8,10 @@
  *
  * Address space is reserved for as many slots of each kind as the budget could hold of it alone,
  * and touched slot by slot, so a generous budget costs nothing until it is used; what free slots
- * have touched can be given back (kv_pool_trim), and is where both sections together would hold
- * more pages than the budget. A windowed section that is dropped leaves a slot
- * to the next block: memory stays dense whatever goes.
+ * have touched can be given back (kv_pool_trim when memory is short, kv_pool_slim at rest), and is
+ * where both sections together would hold more pages than the budget. A windowed section that is
+ * dropped leaves a slot to the next block, and at rest those that are left move together: memory
+ * stays dense whatever goes.
  *
  * A block is zeroed when it is taken, not when it is released: release happens in bursts (an
  * evicted subtree), taking one at a time. A first touch costs more than filling: the system clears
@@ -31,7 +32,6 @@
 #include "engine/kv_slots.h"
 
 #define F16_BYTES 2u
-#define HUGE_PAGE_BYTES ((size_t)2 << 20)
 
 struct kv_pool {
     struct kv_shape shape;
@@ -350,6 +350,50 @@ static bool keep_budget(struct kv_pool *p)
     return is_over;
 }
 
+/* ---- at rest ---- */
+
+#define MOVED_BYTES ((size_t)16 << 20) /* in one step: a few milliseconds */
+
+bool kv_pool_has_slack(const struct kv_pool *p, struct kv_keep keep)
+{
+    return slots_has_slack(&p->full, keep.n_full) || slots_has_slack(&p->window, keep.n_window);
+}
+
+/* n sections in use lie in the first n slots. false: not all of them yet. */
+static bool gather_windows(struct kv_pool *p)
+{
+    struct kv_slots *w = &p->window;
+    const size_t n_used = w->n_slots - w->n_free, n_max = MOVED_BYTES / w->slot_bytes + 1;
+    size_t lowest = 0, n = 0;
+    for (size_t i = 0; i < p->full.n_slots && n < n_max; i++) {
+        struct kv_block *b = &p->blocks[i];
+        if (b->window && slots_index(w, b->window) >= n_used) {
+            b->window = slots_move(w, b->window, &lowest);
+            n++;
+        }
+    }
+    slots_sort(w);
+    return n < n_max;
+}
+
+size_t kv_pool_slim(struct kv_pool *p, struct kv_keep keep)
+{
+    size_t given = 0;
+    assert(thread_is(THREAD_WORKER));
+    if (slots_has_slack(&p->full, keep.n_full)) {
+        given += slots_slim(&p->full, keep.n_full);
+    }
+    if (slots_has_slack(&p->window, keep.n_window) && gather_windows(p)) {
+        given += slots_slim(&p->window, keep.n_window);
+    }
+    return given;
+}
+
+size_t kv_pool_n_window(const struct kv_pool *p)
+{
+    return (size_t)p->shape.window / KV_BLOCK + 2;
+}
+
 size_t kv_pool_touch(struct kv_pool *p, size_t n_ahead, size_t n)
 {
     assert(thread_is(THREAD_WORKER));
@@ -358,7 +402,7 @@ size_t kv_pool_touch(struct kv_pool *p, size_t n_ahead, size_t n)
     }
     const size_t n_done = slots_touch(&p->full, n_ahead, n);
     /* Of what a turn reads, its end alone has windowed sections. */
-    const size_t n_window = (size_t)p->shape.window / KV_BLOCK + 2;
+    const size_t n_window = kv_pool_n_window(p);
     const size_t n_touched =
         n_done + slots_touch(&p->window, n_window < n_ahead ? n_window : n_ahead, n - n_done);
     return keep_budget(p) ? 0 : n_touched; /* all is touched that may be */

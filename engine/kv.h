@@ -118,6 +118,20 @@ size_t kv_pool_bytes_resident(const struct kv_pool *p);
 size_t kv_pool_trim(struct kv_pool *p);
 void kv_pool_relax(struct kv_pool *p);
 
+/* How many free slots of each section keep their pages at rest. */
+struct kv_keep {
+    size_t n_full, n_window;
+};
+/* Whether a section has twice as many, and was used since it was last made slim. */
+bool kv_pool_has_slack(const struct kv_pool *p, struct kv_keep keep);
+/*
+ * A step of giving back what free slots have beyond that, in whole huge pages, which stay on.
+ * Windowed sections are moved together for it: what they hold is theirs, where it lies isn't.
+ * Nobody may have the address of one: no pass, no read or write runs. Returns how many bytes went;
+ * kv_pool_has_slack tells whether there is more to do.
+ */
+size_t kv_pool_slim(struct kv_pool *p, struct kv_keep keep);
+
 /* A zeroed block with one reference, or NULL when the budget is used up. */
 struct kv_block *kv_take(struct kv_pool *p);
 /* The same, but its bytes are anybody's: for what a file is to be read into. Whoever does that
@@ -137,6 +151,8 @@ static inline bool kv_block_is_whole(const struct kv_block *b, const struct kv_s
 {
     return s->n_sections == 1 || b->window;
 }
+/* How many windowed sections a sequence's end has, at most. */
+size_t kv_pool_n_window(const struct kv_pool *p);
 /* Touches the pages of up to n of the n_ahead slots that are taken next, so that taking them won't
  * wait for the system to find and clear memory. Returns how many those were; 0: none is left. */
 size_t kv_pool_touch(struct kv_pool *p, size_t n_ahead, size_t n);

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -96,6 +97,7 @@ unsigned char *slots_take(struct kv_slots *s)
     s->n_free--;
     x->next_free = NULL;
     x->is_free = false;
+    s->is_slim = false;
     set_resident(s, x);
     unpoison(s, i);
     return at(s, i);
@@ -111,6 +113,7 @@ void slots_give(struct kv_slots *s, unsigned char *slot)
     x->next_free = s->free;
     s->free = x;
     s->n_free++;
+    s->is_slim = false;
 }
 
 size_t slots_touch(struct kv_slots *s, size_t n_ahead, size_t n)
@@ -188,4 +191,86 @@ size_t slots_trim(struct kv_slots *s)
 void slots_relax(struct kv_slots *s)
 {
     (void)madvise(s->first, s->n_slots * s->slot_bytes, MADV_HUGEPAGE);
+}
+
+/* ---- at rest ---- */
+
+static size_t n_used(const struct kv_slots *s)
+{
+    return s->n_slots - s->n_free;
+}
+
+bool slots_has_slack(const struct kv_slots *s, size_t n_keep)
+{
+    return !s->is_slim && s->n_resident - n_used(s) > 2 * n_keep;
+}
+
+unsigned char *slots_move(struct kv_slots *s, unsigned char *slot, size_t *lowest)
+{
+    const size_t from = slots_index(s, slot);
+    while (!s->v[*lowest].is_free) {
+        ++*lowest;
+    }
+    const size_t to = *lowest;
+    assert(!s->v[from].is_free && to < s->n_slots);
+    unpoison(s, to);
+    memcpy(at(s, to), slot, s->slot_bytes);
+    poison(s, from);
+    s->v[to].is_free = false;
+    s->v[from].is_free = true;
+    set_resident(s, &s->v[to]);
+    return at(s, to);
+}
+
+void slots_sort(struct kv_slots *s)
+{
+    struct kv_slot **end = &s->free;
+    for (size_t i = 0; i < s->n_slots; i++) {
+        if (s->v[i].is_free) {
+            *end = &s->v[i];
+            end = &s->v[i].next_free;
+        }
+    }
+    *end = NULL;
+}
+
+/* Of free slots [from, to), the huge pages that they alone lie in. */
+static size_t give_huge(struct kv_slots *s, size_t from, size_t to)
+{
+    const size_t a = (from * s->slot_bytes + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES;
+    const size_t b = to * s->slot_bytes / HUGE_PAGE_BYTES;
+    const size_t first = (a * HUGE_PAGE_BYTES + s->slot_bytes - 1) / s->slot_bytes;
+    const size_t end = b * HUGE_PAGE_BYTES / s->slot_bytes;
+    size_t n = 0;
+    for (size_t i = first; i < end; i++) {
+        n += s->v[i].is_resident;
+    }
+    if (n == 0 ||
+        madvise(s->first + a * HUGE_PAGE_BYTES, (b - a) * HUGE_PAGE_BYTES, MADV_DONTNEED)) {
+        return 0;
+    }
+    for (size_t i = first; i < end; i++) {
+        s->v[i].is_resident = false;
+    }
+    s->n_resident -= n;
+    return n * s->slot_bytes;
+}
+
+size_t slots_slim(struct kv_slots *s, size_t n_keep)
+{
+    size_t given = 0;
+    slots_sort(s);
+    for (size_t i = 0, n_kept = 0; i < s->n_slots; i++) {
+        const size_t from = i;
+        if (s->v[i].is_free && n_kept < n_keep) {
+            n_kept++;
+            continue;
+        }
+        while (i < s->n_slots && s->v[i].is_free) {
+            i++;
+        }
+        given += i > from ? give_huge(s, from, i) : 0;
+    }
+    s->is_slim = true;
+    return given;
 }

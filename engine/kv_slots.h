@@ -16,6 +16,8 @@
 
 #include "base/err.h"
 
+#define HUGE_PAGE_BYTES ((size_t)2 << 20)
+
 struct kv_slot {
     struct kv_slot *next_free;
     bool is_free;
@@ -27,6 +29,7 @@ struct kv_slots {
     size_t slot_bytes, n_slots;
     size_t n_free, n_resident;
     struct kv_slot *v, *free;
+    bool is_slim; /* slots_slim has nothing to do: none was taken or given since it was called */
 };
 
 /* The table of n slots, all free, without memory behind them yet. ERR_NOMEM. */
@@ -52,5 +55,16 @@ bool slots_forget(struct kv_slots *s);
  * many bytes. */
 size_t slots_trim(struct kv_slots *s);
 void slots_relax(struct kv_slots *s);
+
+/* Whether more free slots have pages than twice n_keep. */
+bool slots_has_slack(const struct kv_slots *s, size_t n_keep);
+/* What the slot in use holds is in a free one from now on, the first from *lowest on, which moves
+ * on to it; returns where. Before anything is taken or given, slots_sort is called. */
+unsigned char *slots_move(struct kv_slots *s, unsigned char *slot, size_t *lowest);
+/* The first free ones are taken first. */
+void slots_sort(struct kv_slots *s);
+/* Gives back the pages of free slots behind the first n_keep of them, as whole huge pages, so that
+ * no kernel gathers them again. Sorts. Returns how many bytes. */
+size_t slots_slim(struct kv_slots *s, size_t n_keep);
 
 #endif

@@ -118,6 +118,24 @@ static void memory_is_made_ready_for_what_the_disk_has(void **state)
     tier_done(&t);
 }
 
+/* What RAM has is read from no disk. */
+static void no_memory_is_made_ready_for_what_ram_has(void **state)
+{
+    (void)state;
+    struct tier t;
+    int32_t ids[N_IDS];
+    tier_init(&t, 20);
+    cache_set_turn_blocks(t.cache, 10);
+    read_blocks(&t, ids, 5, 0);
+    tier_settle(&t);
+    const size_t block = tier_stats(&t).block_bytes;
+    assert_int_equal(tier_stats(&t).disk_blocks, 5);
+    kv_pool_trim(t.pool);
+    assert_false(cache_prepare(t.cache));
+    assert_int_equal(tier_stats(&t).bytes_resident, 5 * block);
+    tier_done(&t);
+}
+
 static void what_was_given_up_is_not_taken_back_at_once(void **state)
 {
     (void)state;
@@ -282,6 +300,7 @@ int main(void)
         cmocka_unit_test(what_still_waits_for_the_disk_goes_last),
         cmocka_unit_test(files_stay_and_are_found_again),
         cmocka_unit_test(memory_is_made_ready_for_what_the_disk_has),
+        cmocka_unit_test(no_memory_is_made_ready_for_what_ram_has),
         cmocka_unit_test(what_was_given_up_is_not_taken_back_at_once),
         cmocka_unit_test(a_running_turn_gets_what_the_budget_has),
         cmocka_unit_test(the_disk_gives_what_rested_longest_and_rests),

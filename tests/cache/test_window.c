@@ -250,6 +250,48 @@ static void a_thin_chain_is_proven_from_its_beginning(void **state)
     close_world(&t);
 }
 
+/* ---- at rest ---- */
+
+/* The sections of an end that lies far behind move to the front; a turn in between, and a lease
+ * that is open, see none of it. */
+static void what_moves_together_at_rest_is_found_as_it_was(void **state)
+{
+    (void)state;
+    struct tier t;
+    struct err e;
+    struct cache_lease *l = NULL;
+    const struct cache_root root = fake_root("a");
+    int32_t other[N_IDS];
+    open_world(&t, 400);
+    for (int i = 0; i < 6; i++) { /* without mail: nothing is written, nothing goes meanwhile */
+        tier_ids(other, N_IDS, 1000 * (i + 2));
+        tier_turn(&t, "a", 1, other, N_IDS);
+    }
+    tier_turn(&t, "a", 1, ids, N_IDS);
+    assert_false(cache_has_slack(t.cache));
+    tier_settle(&t);
+    assert_true(cache_has_slack(t.cache));
+    assert_int_equal(cache_lease_open(t.cache, &root, 1, &l, &e), 0);
+    assert_false(cache_has_slack(t.cache));
+    assert_int_equal(cache_slim(t.cache), 0);
+    cache_lease_close(l, NULL, false);
+    const struct cache_stats before = tier_stats(&t);
+    while (cache_has_slack(t.cache)) {
+        (void)cache_slim(t.cache); /* too small for huge pages: nothing goes, all moves */
+    }
+    fake_check(t.cache);
+    assert_int_equal(tier_stats(&t).n_windows, before.n_windows);
+    assert_int_equal(tier_stats(&t).bytes_used, before.bytes_used);
+    for (int i = 0; i < 6; i++) {
+        tier_ids(other, N_IDS, 1000 * (i + 2));
+        const struct cache_found f = tier_turn(&t, "a", 1, other, N_IDS);
+        assert_int_equal(f.n_tokens, N_IDS - 1);
+        assert_int_equal(f.n_disk, 0);
+    }
+    assert_int_equal(tier_turn(&t, "a", 1, ids, N_IDS + 50).n_tokens, N_IDS);
+    close_world(&t);
+}
+
 /* ---- at random ---- */
 
 #define N_KNOWN 40
@@ -286,6 +328,9 @@ static void walk(size_t n_blocks, int n_steps, int one_in_lost)
         }
         if (!fake_below(&rng, 4)) {
             tier_settle(&t);
+        }
+        while (!fake_below(&rng, 2) && cache_has_slack(t.cache)) {
+            (void)cache_slim(t.cache);
         }
         if (one_in_lost && !fake_below(&rng, one_in_lost)) {
             char path[300];
@@ -329,6 +374,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_lost_section_is_a_miss),
         cmocka_unit_test(without_a_disk_only_a_lack_of_room_takes_anything),
         cmocka_unit_test(a_thin_chain_is_proven_from_its_beginning),
+        cmocka_unit_test(what_moves_together_at_rest_is_found_as_it_was),
         cmocka_unit_test(with_room_nothing_is_computed_twice),
         cmocka_unit_test(with_little_room_nothing_is_wrong),
     };

@@ -60,6 +60,12 @@ class Sections(unittest.TestCase):
             kept = d.status()["memory"]["kv_bytes"]
             whole = n_all * (FULL + WINDOWED) * LAYER
             self.assertLessEqual(kept, self.most(n_all) * share)
+            # Pages go, too: what is in use has them, and what the next turn may want at once.
+            spare = 2 * 8 * BLOCK * LAYER * (FULL + WINDOWED) * share + (2 << 21)
+            d.until(
+                lambda: d.status()["memory"]["kv_resident_bytes"] <= kept + spare,
+                "the prefill's memory goes back",
+            )
             more = self.complete(d, prompt + " " + words(30, 3))
             self.assertGreaterEqual(cached(more), n)
             middle = words(n // 2) + " something else entirely " + words(40, 9)

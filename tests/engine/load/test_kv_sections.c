@@ -200,6 +200,68 @@ static void pages_of_both_sections_keep_the_budget(void **state)
     kv_pool_free(p);
 }
 
+/* Of many sections a few are left, anywhere: they move together with what they hold, the pages of
+ * the others go, and what is taken next is as blank as ever. */
+static void at_rest_little_more_has_pages_than_is_in_use(void **state)
+{
+    (void)state;
+    enum { N = 300, PERIOD = 6 };
+    static struct kv_block *b[N], *more[N];
+    const struct kv_keep keep = {8, 8};
+    struct kv_shape s;
+    struct kv_pool *p = NULL;
+    struct err e;
+    assert_int_equal(kv_shape_init(&s, KV_F16, 6, 1, 128, &e), 0);
+    kv_shape_set_window(&s, 40, PERIOD);
+    assert_int_equal(kv_pool_new(&s, N, &p, &e), 0);
+    for (int i = 0; i < N; i++) {
+        b[i] = kv_take(p);
+        memset(b[i]->data, 1 + i % 250, s.full_bytes);
+        memset(b[i]->window, 2 + i % 250, s.window_bytes);
+    }
+    assert_false(kv_pool_has_slack(p, keep));
+    assert_int_equal(kv_pool_slim(p, keep), 0);
+    for (int i = 0; i < N; i++) {
+        if (i % 29) {
+            kv_window_drop(b[i]);
+        }
+        if (i >= N / 2) {
+            kv_unref(b[i]);
+        }
+    }
+    const size_t used = kv_pool_bytes_used(p);
+    assert_true(kv_pool_has_slack(p, keep));
+    size_t given = 0;
+    while (kv_pool_has_slack(p, keep)) {
+        given += kv_pool_slim(p, keep);
+    }
+    /* What is in use, what is kept, and up to a huge page and a slot at the end of each. */
+    const size_t most = used + 9 * s.block_bytes + 2 * ((size_t)2 << 20);
+    assert_true(kv_pool_bytes_resident(p) <= most);
+    assert_int_equal(given, N * s.block_bytes - kv_pool_bytes_resident(p));
+    assert_int_equal(kv_pool_bytes_used(p), used);
+    for (int i = 0; i < N / 2; i++) {
+        assert_true(all_bytes(b[i]->data, s.full_bytes, 1 + i % 250));
+        assert_int_equal(b[i]->window != NULL, i % 29 == 0);
+        assert_true(!b[i]->window || all_bytes(b[i]->window, s.window_bytes, 2 + i % 250));
+    }
+    /* Those with pages are taken first; behind them is nothing that anybody wrote. */
+    size_t n = 0, n_blank = 0;
+    while (n < N && (more[n] = kv_take_raw(p))) {
+        n_blank += all_bytes(more[n]->window, s.window_bytes, 0);
+        assert_true(n >= 8 || !all_bytes(more[n]->window, s.window_bytes, 0));
+        kv_block_zero_from(more[n++], 0);
+    }
+    assert_true(n >= N / 2 && n_blank >= n / 2);
+    while (n > 0) {
+        kv_unref(more[--n]);
+    }
+    for (int i = 0; i < N / 2; i++) {
+        kv_unref(b[i]);
+    }
+    kv_pool_free(p);
+}
+
 struct presence {
     bool has[64];
 };
@@ -255,6 +317,7 @@ int main(void)
         cmocka_unit_test(what_is_cut_or_copied_leaves_the_neighbours_alone),
         cmocka_unit_test(a_dropped_section_makes_room_for_another),
         cmocka_unit_test(pages_of_both_sections_keep_the_budget),
+        cmocka_unit_test(at_rest_little_more_has_pages_than_is_in_use),
         cmocka_unit_test(usable_is_what_its_definition_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
