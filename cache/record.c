@@ -4,8 +4,8 @@
 #include <assert.h>
 #include <stdbool.h>
 #include <string.h>
-#include <xxhash.h>
 
+#include "base/sum.h"
 #include "cache/tree.h"
 
 enum {
@@ -75,7 +75,7 @@ void record_write(const struct record *r, const struct record_data *d,
     const struct section full = {.kind = SECTION_FULL,
                                  .offset = RECORD_HEAD_BYTES,
                                  .n_bytes = d->full_bytes,
-                                 .sum = XXH3_64bits(d->full, d->full_bytes)};
+                                 .sum = sum_of(d->full, d->full_bytes)};
     assert(r->count >= 1 && r->count <= KV_BLOCK);
     memset(h, 0, RECORD_HEAD_BYTES);
     memcpy(h, magic, sizeof magic);
@@ -95,11 +95,11 @@ void record_write(const struct record *r, const struct record_data *d,
                     &(struct section){.kind = SECTION_WINDOW,
                                       .offset = RECORD_HEAD_BYTES + d->full_bytes,
                                       .n_bytes = d->window_bytes,
-                                      .sum = XXH3_64bits(d->window, d->window_bytes)});
+                                      .sum = sum_of(d->window, d->window_bytes)});
     }
     put(h + AT_WHO, r->who, 8);
     put(h + AT_COST, r->cost_us, 8);
-    put(h + AT_SUM, XXH3_64bits(h, AT_SUM), 8);
+    put(h + AT_SUM, sum_of(h, AT_SUM), 8);
 }
 
 /* One section of all bytes, or two in a row. */
@@ -127,7 +127,7 @@ static int check_shape(const unsigned char *h, size_t block_bytes, struct err *e
     if (memcmp(h, magic, sizeof magic) != 0) {
         return err_set(e, ERR_CORRUPT, "it doesn't begin as a KV block's file");
     }
-    if (get(h + AT_SUM, 8) != XXH3_64bits(h, AT_SUM)) {
+    if (get(h + AT_SUM, 8) != sum_of(h, AT_SUM)) {
         return err_set(e, ERR_CORRUPT, "the checksum of its head is wrong");
     }
     if (get(h + AT_VERSION, 4) != RECORD_VERSION || get(h + AT_HEAD, 4) != RECORD_HEAD_BYTES) {
@@ -189,7 +189,7 @@ int record_parse_head(const struct record_name *name, const unsigned char h[RECO
 /* Of a section that was read. */
 static bool is_intact(const unsigned char *section, const unsigned char *data, size_t n_bytes)
 {
-    return !data || get(section + 24, 8) == XXH3_64bits(data, n_bytes);
+    return !data || get(section + 24, 8) == sum_of(data, n_bytes);
 }
 
 int record_parse(const struct record_name *name, const unsigned char h[RECORD_HEAD_BYTES],

@@ -19,7 +19,8 @@
 
 /* The kinds of hash: known files keep theirs. The last is what is written. */
 #define KIND_BYTES 17
-static const char kinds[][KIND_BYTES + 1] = {"hearth-weights-1 ", "hearth-weights-2 "};
+static const char kinds[][KIND_BYTES + 1] = {"hearth-weights-1 ", "hearth-weights-2 ",
+                                             "hearth-weights-3 "};
 #define N_KINDS (sizeof kinds / sizeof *kinds)
 
 /* "DEVICE INODE SIZE MTIME CTIME ", what stands behind the kind. */

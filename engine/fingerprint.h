@@ -2,11 +2,11 @@
  * A small file that remembers the hashes of weights by the identity of their file, because hashing
  * an 8B model takes seconds:
  *
- *     hearth-weights-2 DEVICE INODE SIZE MTIME_NS CTIME_NS HASH CHECK
+ *     hearth-weights-3 DEVICE INODE SIZE MTIME_NS CTIME_NS HASH CHECK
  *
  * A line a file, the newest first, at most 32. The number is the kind of hash: 1 was one chain over
- * all bytes, 2 is over trees (model.c). A file that is known by an old one keeps it, and what was
- * cached under it.
+ * all bytes, 2 was over trees of BLAKE2b, 3 is over trees of XXH3 (base/hash_tree.h). A file that
+ * is known by an old one keeps it, and what was cached under it.
  *
  * CHECK is the start of the hash of what stands before it: a damaged line is a line that isn't
  * there. The change time can't be set by anyone but the kernel, so any write to the weights ends

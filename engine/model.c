@@ -168,15 +168,15 @@ static int make_region(struct loader *l, struct err *e)
     return 0;
 }
 
-/* Room for the hashes of a tensor's leaves, the caller's. */
-static int make_leaves(const struct gguf_tensor *t, uint8_t (**ret)[HASH_BYTES], struct err *e)
+/* Room for the sums of a tensor's leaves, the caller's. */
+static int make_leaves(const struct gguf_tensor *t, uint8_t (**ret)[SUM_BYTES], struct err *e)
 {
     *ret = sys.malloc(hash_n_leaves((size_t)t->n_bytes) * sizeof **ret);
     return *ret ? 0 : err_set(e, ERR_NOMEM, "no memory for the hash of tensor %s", t->name);
 }
 
 static void hash_tensor(struct hash_state *h, const struct gguf_tensor *t,
-                        uint8_t (*leaves)[HASH_BYTES])
+                        uint8_t (*leaves)[SUM_BYTES])
 {
     uint8_t root[HASH_BYTES];
     hash_root(leaves, (size_t)t->n_bytes, root);
@@ -186,13 +186,14 @@ static void hash_tensor(struct hash_state *h, const struct gguf_tensor *t,
     hash_add(h, root, sizeof root);
 }
 
-/* A matrix on its way in, by the items of a pool: the first n_hashes hash ITEM_LEAVES leaves each,
- * if that is due, the others pack PACK_GROUPS groups each. */
+/* A matrix on its way in, by the items of a pool: n_hashes of them hash ITEM_LEAVES leaves each, if
+ * that is due, n_packs pack PACK_GROUPS groups each. They are mixed evenly, so that what is hashed
+ * is still in a cache when it is packed. */
 struct taking {
     const struct slot *s;
     struct mat_source source;
-    uint8_t (*leaves)[HASH_BYTES]; /* NULL: the hash is known, or a later part's */
-    int n_hashes;
+    uint8_t (*leaves)[SUM_BYTES]; /* NULL: the hash is known, or a later part's */
+    int n_hashes, n_packs;
 };
 #define PACK_GROUPS 8
 #define ITEM_LEAVES 16
@@ -200,14 +201,18 @@ struct taking {
 static void take_item(void *ctx, int item, int thread)
 {
     const struct taking *t = ctx;
+    const int64_t n = t->n_hashes + t->n_packs; /* each below 2^20 */
+    /* Of the items up to this one, rounded up: a hash comes before what it is packed to. */
+    const int n_before = (int)((item * (int64_t)t->n_hashes + n - 1) / n),
+              n_now = (int)(((item + 1) * (int64_t)t->n_hashes + n - 1) / n);
     (void)thread;
-    if (item >= t->n_hashes) {
-        const int group0 = (item - t->n_hashes) * PACK_GROUPS,
+    if (n_now == n_before) {
+        const int group0 = (item - n_before) * PACK_GROUPS,
                   left = mat_n_groups(t->s->mat) - group0;
         mat_pack_groups(&t->source, t->s->mat, group0, left < PACK_GROUPS ? left : PACK_GROUPS);
         return;
     }
-    const size_t n_bytes = (size_t)t->s->tensor->n_bytes, first = (size_t)item * ITEM_LEAVES,
+    const size_t n_bytes = (size_t)t->s->tensor->n_bytes, first = (size_t)n_before * ITEM_LEAVES,
                  left = hash_n_leaves(n_bytes) - first;
     hash_leaves(t->s->tensor->data, n_bytes, first, left < ITEM_LEAVES ? left : ITEM_LEAVES,
                 t->leaves);
@@ -225,7 +230,7 @@ static int take_matrix(struct loader *l, struct slot *s, unsigned char *place, s
     void *copy;
     struct taking t = {s, {model_slot_type(s), s->rows, s->cols,
                               model_slot_rows(&l->m->params, s, &copy)},
-                       NULL, 0};
+                       NULL, 0, 0};
     if (!t.source.data) {
         return err_set(e, ERR_NOMEM, "no memory to order the rows of tensor %s", s->name);
     }
@@ -234,8 +239,8 @@ static int take_matrix(struct loader *l, struct slot *s, unsigned char *place, s
         rc = plan_hashes(&t, e);
     }
     if (rc == 0) {
-        const int n_packs = (mat_n_groups(s->mat) + PACK_GROUPS - 1) / PACK_GROUPS;
-        pool_run(l->pool, take_item, &t, t.n_hashes + n_packs);
+        t.n_packs = (mat_n_groups(s->mat) + PACK_GROUPS - 1) / PACK_GROUPS;
+        pool_run(l->pool, take_item, &t, t.n_hashes + t.n_packs);
     }
     if (rc == 0 && t.leaves) {
         hash_tensor(&l->hash, s->tensor, t.leaves);
@@ -251,7 +256,7 @@ static int take_vector(struct loader *l, const struct slot *s, float *place, str
     *s->vector = place;
     if (!l->is_hashed && is_last_part(s)) {
         const size_t n_bytes = (size_t)s->tensor->n_bytes;
-        uint8_t (*leaves)[HASH_BYTES];
+        uint8_t (*leaves)[SUM_BYTES];
         const int rc = make_leaves(s->tensor, &leaves, e);
         if (rc) {
             return rc;
@@ -379,7 +384,7 @@ static int load(struct loader *l, struct err *e)
     }
     l->is_hashed = fingerprint_recall(l->o->fingerprint_cache, gguf_stat(l->g), l->m->weights_hash);
     hash_init(&l->hash);
-    hash_add(&l->hash, "hearth weights 2", 17);
+    hash_add(&l->hash, "hearth weights 3", 17);
     rc = take_slots(l, &tables, e);
     if (!rc) {
         rc = choose_factors(l, e);

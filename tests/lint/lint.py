@@ -62,7 +62,7 @@ THIRD_PARTY = {
     'utf8proc.h': {'base/utf8.c'},
     'cblas.h': {'base/blas.c'},
     'pcre2.h': {'engine/tok_split.c'},
-    'xxhash.h': {'cache/record.c'},
+    'xxhash.h': {'base/sum.c'},
     'sqlite3.h': {'memory/db.c'},
     'libstemmer.h': {'memory/segment.c'},
     'event2/': {'daemon/loop.c', 'daemon/conn.c'},

@@ -208,6 +208,59 @@ static void the_fingerprint_is_what_decides_the_bits(void **state)
     }
 }
 
+/* Of a file in which one bit of the byte at `at` was changed, if that is within it. */
+static void fingerprint_with(const struct file *f, off_t at, uint8_t ret[32])
+{
+    uint8_t byte = 0;
+    if (at >= 0) {
+        assert_int_equal(pread(f->fd, &byte, 1, at), 1);
+        byte ^= 1;
+        assert_int_equal(pwrite(f->fd, &byte, 1, at), 1);
+    }
+    struct engine *en = open_path(f->path);
+    memcpy(ret, engine_info(en)->fingerprint, 32);
+    engine_close(en);
+    if (at >= 0) {
+        byte ^= 1;
+        assert_int_equal(pwrite(f->fd, &byte, 1, at), 1);
+    }
+}
+
+/* First and last bytes of every tensor, and of the leaves that a large one is hashed by. */
+static void a_changed_byte_anywhere_is_another_model(void **state)
+{
+    (void)state;
+    struct gguf_model m = gguf_model_small(QUANT_Q8_0);
+    struct gguf_writer w;
+    struct buf header;
+    uint8_t as_is[32], other[32], again[32];
+    const uint64_t leaf = 64 << 10;
+    m.embd_type = QUANT_F32;
+    gguf_writer_init(&w);
+    gguf_model_put(&m, &w);
+    buf_init(&header, 1 << 20);
+    gguf_writer_header(&w, &header);
+    struct file f = save(&w);
+    fingerprint_with(&f, -1, as_is);
+    int n_large = 0;
+    for (size_t i = 0; i < w.n; i++) {
+        const struct gguf_writer_tensor *t = &w.tensors[i];
+        const off_t first = (off_t)(header.len + t->offset);
+        const uint64_t at[] = {0, t->n_bytes - 1, leaf - 1, leaf};
+        n_large += t->n_bytes > leaf;
+        for (size_t k = 0; k < (t->n_bytes > leaf ? 4 : 2); k++) {
+            fingerprint_with(&f, first + (off_t)at[k], other);
+            assert_memory_not_equal(other, as_is, 32);
+        }
+    }
+    assert_true(n_large > 0);
+    fingerprint_with(&f, -1, again);
+    assert_memory_equal(again, as_is, 32);
+    close(f.fd);
+    buf_done(&header);
+    gguf_writer_done(&w);
+}
+
 static void linear_scaling_divides_positions(void **state)
 {
     (void)state;
@@ -348,6 +401,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type_loads_and_runs),
         cmocka_unit_test(the_fingerprint_is_what_decides_the_bits),
+        cmocka_unit_test(a_changed_byte_anywhere_is_another_model),
         cmocka_unit_test(linear_scaling_divides_positions),
         cmocka_unit_test(a_template_option_overrides_the_files),
         cmocka_unit_test(a_refused_or_canceled_pass_changes_nothing),
