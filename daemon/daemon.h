@@ -109,8 +109,8 @@ struct daemon {
     struct served *served[LIMIT_SERVED];
     _Atomic int n_served;           /* set behind the entry */
     struct mailbox loop, history, worker;
-    /* Blocks that conversations pin, by any model: read by the history thread before the worker
-     * begins, which takes them. */
+    /* Blocks that conversations pin, by any model: read by the history thread before
+     * history_opened() returns; then the worker takes them. */
     struct memory_block_pinned *pins; /* [n_pins] */
     size_t n_pins;
     atomic_int pass_abort;          /* interrupts the running pass: see worker.h */

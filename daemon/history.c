@@ -56,7 +56,7 @@ struct claim {
 static struct {
     struct history h;
     pthread_t thread;
-    sem_t opened;
+    sem_t opened; /* at 1 for good once rc and err are known */
     struct mail wake;      /* MAIL_WAKE: one is enough, it says nothing but "look" */
     atomic_bool is_waking; /* it is on its way */
     int rc;                /* of memory_open */
@@ -560,7 +560,7 @@ static void serve(struct history *h)
     handle_all(h, mailbox_take(&h->d->history)); /* refused, each with a 503 */
 }
 
-/* With the pins for the worker, which hasn't begun. */
+/* With the pins for the worker, which waits for them. */
 static int open_memory(struct history *h)
 {
     struct daemon *d = h->d;
@@ -580,6 +580,8 @@ static void *run(void *arg)
 {
     struct history *h = arg;
     self.rc = open_memory(h);
+    if (self.rc)
+        mailbox_close(&h->d->history); /* before anyone can know, and post */
     sem_post(&self.opened);
     if (self.rc)
         return NULL;
@@ -610,20 +612,20 @@ int history_start(struct daemon *d, struct err *e)
     if (!self.path)
         return err_set(e, ERR_NOMEM, "history: out of memory");
     sem_init(&self.opened, 0, 0);
-    int rc = thread_start(&self.thread, THREAD_HISTORY, run, &self.h, e);
-    if (rc == 0) {
-        while (sem_wait(&self.opened) != 0)
-            ; /* a signal; the thread itself has them blocked */
-        rc = self.rc;
-        if (rc) {
-            pthread_join(self.thread, NULL);
-            if (e)
-                *e = self.err;
-        }
-    }
+    const int rc = thread_start(&self.thread, THREAD_HISTORY, run, &self.h, e);
     if (rc)
         free(self.path);
     return rc;
+}
+
+int history_opened(struct err *e)
+{
+    while (sem_wait(&self.opened) != 0)
+        ; /* a signal */
+    sem_post(&self.opened); /* for who asks next */
+    if (self.rc && e)
+        *e = self.err;
+    return self.rc;
 }
 
 void history_wake(struct daemon *d)
@@ -638,8 +640,7 @@ void history_wake(struct daemon *d)
 void history_join(struct daemon *d)
 {
     (void)d;
-    pthread_join(self.thread, NULL);
-    sem_destroy(&self.opened);
+    pthread_join(self.thread, NULL); /* the semaphore stays: the worker may look at it yet */
     free(self.path);
     self.path = NULL;
 }

@@ -50,14 +50,18 @@ struct history {
 };
 
 /*
- * Opens <state_dir>/history.db (the directory exists, the lock is held) and starts the thread;
- * returns once the database is open, or with memory_open's error. The mailboxes of `d` are
- * initialised. Stopping: post MAIL_STOP to d->history. The thread ends when every turn it gave to
+ * Starts the thread, which opens <state_dir>/history.db (the directory exists, the lock is held);
+ * history_opened says how that went. The mailboxes of `d` are initialised. Stopping: post MAIL_STOP
+ * to d->history. The thread ends when every turn it gave to
  * the worker has come back (so the worker gets its MAIL_STOP before, or at the same time); it
  * closes its mailbox, closes the database and posts MAIL_STOPPED (mail allocated with malloc; the
  * loop frees it). Later pushes are refused.
  */
 int history_start(struct daemon *d, struct err *e) MUST_USE;
+/* Waits until the database is open and d->pins are there; memory_open's error, and then the thread
+ * has nothing more to do and is to be joined. From any thread, as often as one likes: the model is
+ * loaded meanwhile. */
+int history_opened(struct err *e) MUST_USE;
 /* The model is loaded, or a client has gone: who waits is looked at. From any thread; takes no
  * memory, so it can't fail. */
 void history_wake(struct daemon *d);

@@ -438,6 +438,8 @@ int loop_run(struct loop *l)
 
 void loop_abandon(struct loop *l)
 {
+    atomic_store(&l->net.d->load_abort, 1);
+    send_stop(&l->net.d->worker, &l->stop_worker);
     send_stop(&l->net.d->history, &l->stop_history);
 }
 

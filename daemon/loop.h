@@ -37,7 +37,8 @@ int loop_new(const struct loop_options *o, struct loop **ret, struct err *e) MUS
 /* Runs until stopped. 0, or ERR_IO when the model could not be loaded (d->load_error) or the loop
  * broke. */
 int loop_run(struct loop *l) MUST_USE;
-/* Instead of loop_run, when the worker could not be started: asks the history thread to end. */
+/* Instead of loop_run, when worker or history could not be started: asks both to end; the one that
+ * doesn't run has closed its mailbox. */
 void loop_abandon(struct loop *l);
 void loop_free(struct loop *l); /* NULL is fine */
 

@@ -1,9 +1,9 @@
 /*
  * hearthd: start and stop.
  *
- *   start   umask, configuration, lock of the state directory, sockets, mailboxes, history thread
- *           (opens the database), worker thread (loads the model); then the loop runs on the main
- *           thread and answers /health from the first moment on
+ *   start   umask, configuration, lock of the state directory, sockets, mailboxes; then the history
+ *           thread opens the database while the worker thread loads the model. Once the database is
+ *           open, the loop runs on the main thread and answers /health
  *   stop    1  systemd is told, listeners off, a timer of last resort is set (1 to 4: loop.c)
  *           2  worker and history are asked to end; the running pass is interrupted
  *           3  running turns end with an error in their stream, what they have is stored
@@ -213,14 +213,19 @@ static void log_start(const struct config *c, const struct sockets *s)
 
 /* ---- the run ---- */
 
-/* The history thread runs; it is joined here, before the worker: tokenizer and templates are its
- * until then. */
+/* The history thread runs, and opens its database while the worker loads the model. It is joined
+ * here, before the worker: tokenizer and templates are its until then. */
 static int run_worker(struct daemon *d, struct loop *loop, struct err *e)
 {
     int rc = worker_start(d, e);
+    const bool has_worker = rc == 0;
+    if (rc == 0)
+        rc = history_opened(e);
     if (rc < 0) {
         loop_abandon(loop);
         history_join(d);
+        if (has_worker)
+            worker_join(d);
         return rc;
     }
     rc = loop_run(loop);

@@ -3,6 +3,8 @@ client that goes end the wait.
 """
 
 import json
+import os
+import tempfile
 import unittest
 
 from harness import PATIENCE_S, Scripted, Stream, content, main, together, user
@@ -142,6 +144,20 @@ class Loading(unittest.TestCase):
             self.assertIn(b"memory", data)
         self.assertEqual(d.wait_end(), 1)
         d.kill()
+
+    def test_a_history_that_cannot_be_opened_ends_the_loading(self):
+        """The model is loaded beside it, for a minute here."""
+        with tempfile.TemporaryDirectory(prefix="hearth-") as folder:
+            os.mkdir(os.path.join(folder, "state"), 0o700)
+            database = os.path.join(folder, "state", "history.db")
+            with open(database, "wb") as f:
+                f.write(b"no database " * 1000)
+            d = Scripted(LONG, folder=folder, wait=False)
+            self.assertEqual(d.wait_end(), 1)
+            self.assertIn("history.db is not a SQLite database", d.log())
+            self.assertNotIn("canceled", d.log())  # the cause alone
+            with open(database, "rb") as f:
+                self.assertEqual(f.read(), b"no database " * 1000)
 
     def test_a_stop_answers_who_waits(self):
         with loading(LONG) as d:
