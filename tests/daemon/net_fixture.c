@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "daemon/limits.h"
 
-#define CLIENT_S 20
+#define CLIENT_S 60
 
 static struct net_fixture *current; /* for on_cancel, which has only the daemon */
 
