@@ -16,6 +16,9 @@ _hearthd() {
     --log-level) words='error warn info debug' ;;
     --serve) words='all one' ;;
     --unknown-model) words='refuse default' ;;
+    --summary) words='auto model extract' ;;
+    --tokenizer-nfc) words='model off' ;;
+    --speculation) words='on off' ;;
     --context) words='error window summarise retrieve prune auto' ;;
     --config | --model | --embedding-model | --socket | --api-key-file | --state-dir | --cache-dir | \
         --chat-template | --logits)

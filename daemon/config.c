@@ -94,6 +94,8 @@ static const struct option_row rows[] = {
     {"context", K_CONTEXT, AT(context), 0, 0, "STRATEGY",
      "what a conversation does that outgrows the window: error, window, summarise, retrieve, prune "
      "or auto (default)"},
+    {"answer-reserve", K_INT, AT(answer_reserve), 0, LIMIT_ANSWER_RESERVE, "PERCENT",
+     "of the window that cuts keep free for the answer, unless max_tokens says (default 15)"},
     {"summary", K_SUMMARY, AT(summary), 0, 0, "HOW",
      "who sums up what leaves: model, extract, or auto (default: the model from 1 B parameters "
      "on)"},
@@ -603,6 +605,7 @@ int config_load(int argc, char **argv, struct config *ret, struct err *e)
                        .verify_every = DEFAULT_VERIFY_EVERY,
                        .kv_type = KV_F16,
                        .use_cache = 1,
+                       .answer_reserve = DEFAULT_ANSWER_RESERVE,
                        .serves_all = 1,
                        .speculation = 1,
                        .resident = DEFAULT_RESIDENT,

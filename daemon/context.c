@@ -36,9 +36,10 @@ int context_share(const struct history *h, int percent, int tokens_max)
 
 struct plan_budget context_budget(const struct history *h, int max_tokens)
 {
+    const int share = context_share(h, h->d->config->answer_reserve, 0);
     return (struct plan_budget){
         .limit = h->ctx - 1,
-        .reserve = max_tokens > 0 ? max_tokens : context_share(h, CONTEXT_RESERVE_PERCENT, 0),
+        .reserve = max_tokens > 0 ? max_tokens : share,
     };
 }
 

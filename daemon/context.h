@@ -22,7 +22,6 @@
 #include "memory/window.h"
 
 /* Shares of ctx, in percent. */
-#define CONTEXT_RESERVE_PERCENT 15     /* kept free for the answer, when max_tokens doesn't say */
 #define CONTEXT_RECALL_TURN_PERCENT 12 /* recalled for one turn … */
 #define CONTEXT_RECALL_ALL_PERCENT 25  /* … and in the whole window (relevance_share) */
 #define CONTEXT_PINS_PERCENT 25
@@ -71,6 +70,7 @@ int context_inject(struct context *c, size_t at, struct http_error *ret_error) M
 
 /* ---- context_quote.c ---- */
 
+struct bm25;
 struct memory_query;
 struct memory_hits;
 /* "User", "Assistant", "System" */
@@ -80,6 +80,7 @@ struct context_quoting {
     const struct memory_query *q; /* the question: its text */
     const struct memory_hits *hits; /* created_at 0: quoted without a date */
     int budget; /* tokens */
+    const struct bm25 *index; /* the hits are of it (struct relevance); or NULL */
 };
 struct context_quote {
     size_t hit; /* of hits */
@@ -123,6 +124,7 @@ int context_wished_head(const struct history *h, enum plan_strategy s);
 /* ---- context_head.c ---- */
 
 struct said;
+struct facts;
 /* What a cut's head is made of. */
 struct context_head {
     const struct said *left; /* [n_left] messages that leave, oldest first */
@@ -134,6 +136,8 @@ struct context_head {
     bool is_edited; /* the old summary is a person's: it is taken over word for word */
     const char *old_facts;
     size_t n_old_facts;
+    const struct facts *old_list; /* what old_facts reads, if it is at hand; or NULL */
+    struct facts *ret_list;       /* gets what cut->facts reads, in the arena; or NULL */
     const char *summary; /* by a model, or NULL */
     size_t n_summary;
     enum plan_strategy strategy;

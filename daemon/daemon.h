@@ -46,6 +46,7 @@ struct config {
     bool skip_nfc;       /* --tokenizer-nfc off */
     char *context;       /* strategy of conversations that have none of their own */
     char *embedding_model; /* file; NULL: none */
+    int answer_reserve;  /* percent of the window that is kept free for an answer */
     char *summary;       /* who sums up: "model", "extract", "auto"; NULL: auto */
     int use_cache;       /* 0 with --no-cache */
     int speculation;     /* answers are drafted by look-up (daemon/lookup.h) */

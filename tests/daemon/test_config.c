@@ -51,6 +51,7 @@ static void defaults_are_the_tables(void **state)
     assert_int_equal(c.verify_every, 64);
     assert_true(c.memory_bytes > 0 && c.memory_bytes <= 4ull << 30);
     assert_string_equal(c.context, "auto");
+    assert_int_equal(c.answer_reserve, 15);
     assert_null(c.listen);
     char wants[128];
     snprintf(wants, sizeof(wants), "%s/state/hearth", dir);
@@ -105,6 +106,8 @@ static void bad_flags_are_named(void **state)
         {"--context", "nonsense", "nonsense"},
         {"--context", "Auto", "retrieve"},
         {"--summary", "me", "extract"},
+        {"--answer-reserve", "51", "0 to 50"},
+        {"--answer-reserve", "15%", "0 to 50"},
         {"--log-level", "loud", "debug"},
         {"--listen", "0.0.0.0:80", "loopback"},
         {"--listen", "127.0.0.1", "HOST:PORT"},
@@ -284,7 +287,8 @@ static void every_option_is_in_the_help(void **state)
         "cache-dir",   "ctx",          "parallel", "queue",     "threads",         "isa",
         "memory",      "disk",         "kv-type",  "context",   "embedding-model", "chat-template",
         "socket-mode", "disk-reserve", "no-cache", "log-level", "cors-origin",     "verify-every",
-        "summary",     "serve",        "resident", "idle-unload", "load-wait",     "unknown-model"};
+        "summary",     "serve",        "resident", "idle-unload", "load-wait",     "unknown-model",
+        "speculation", "tokenizer-nfc", "answer-reserve"};
     struct buf b;
     buf_init(&b, 1 << 16);
     config_help(&b);
