@@ -226,12 +226,22 @@ static int read_strategy(const json *body, enum plan_strategy *ret_strategy, str
                         "strategy: \"%.64s\" is none; these are: %s", name, plan_strategy_names());
 }
 
+/* null says something here: the daemon's strategy again. A field of another name doesn't. */
+static bool has_strategy(const json *body)
+{
+    const json *it = json_first(body);
+    while (it && strcmp(json_key(it), "strategy") != 0)
+        it = json_next(it);
+    return it != NULL;
+}
+
 static int set_strategy(struct call *k, struct http_error *ret)
 {
     enum plan_strategy s = PLAN_UNSET;
     struct err e;
-    int rc = k->body ? read_strategy(k->body, &s, ret)
-                     : body_refused(ret, "invalid_value", "strategy", "strategy is missing");
+    int rc = k->body && has_strategy(k->body)
+                 ? read_strategy(k->body, &s, ret)
+                 : body_refused(ret, "invalid_value", "strategy", "strategy is missing");
     if (rc)
         return rc;
     if (memory_strategy_set(k->h->memory, k->c.row, s, &e))

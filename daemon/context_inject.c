@@ -34,6 +34,7 @@
 struct injection {
     struct context *c;
     size_t at; /* the message of the window */
+    struct memory_pins pins;
     struct buf text;
     struct memory_source *sources; /* [n], room for MEMORY_SOURCES_MAX */
     size_t n;
@@ -105,15 +106,15 @@ static void add_pin(struct injection *in, const struct memory_pin *pin)
 static int add_pins(struct injection *in, struct http_error *ret)
 {
     struct context *c = in->c;
-    struct memory_pins pins;
+    const struct memory_pins *pins = &in->pins;
     struct err e;
-    if (memory_pin_list(c->h->memory, c->conversation, &pins, &c->t->arena, &e)) {
+    if (memory_pin_list(c->h->memory, c->conversation, &in->pins, &c->t->arena, &e)) {
         http_error_from(ret, &e);
         return e.code;
     }
-    for (size_t i = 0; i < pins.n; i++)
-        if (!is_in_window(&c->t->window, &pins.v[i]))
-            add_pin(in, &pins.v[i]);
+    for (size_t i = 0; i < pins->n; i++)
+        if (!is_in_window(&c->t->window, &pins->v[i]))
+            add_pin(in, &pins->v[i]);
     if (in->n > 0)
         buf_char(&in->text, '\n');
     return 0;
@@ -219,11 +220,13 @@ static int by_row(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Rows that are in the window or quoted in it, ascending. NULL: no memory. */
-static int64_t *rows_present(const struct context *c, size_t *ret_n)
+/* Rows that are in the window, pinned (each pin is: in its head, or before a message) or quoted in
+ * it, ascending. NULL: no memory. */
+static int64_t *rows_present(const struct injection *in, size_t *ret_n)
 {
+    const struct context *c = in->c;
     const struct turn_window *w = &c->t->window;
-    size_t n = 0, cap = w->n;
+    size_t n = 0, cap = w->n + in->pins.n;
     for (size_t i = 0; i < w->n; i++)
         cap += w->parts[i].context.n_sources;
     int64_t *rows = arena_array(&c->t->arena, cap + 1, sizeof *rows);
@@ -237,6 +240,9 @@ static int64_t *rows_present(const struct context *c, size_t *ret_n)
             if (context->sources[k].kind != MEMORY_NOTE)
                 rows[n++] = context->sources[k].row;
     }
+    for (size_t i = 0; i < in->pins.n; i++)
+        if (in->pins.v[i].message)
+            rows[n++] = in->pins.v[i].message;
     qsort(rows, n, sizeof *rows, by_row);
     *ret_n = n;
     return rows;
@@ -301,7 +307,7 @@ static void add_recall(struct injection *in)
         budget = for_turn;
     if (!w->has_cut || budget <= 0)
         return;
-    q.exclude = rows_present(c, &q.n_exclude);
+    q.exclude = rows_present(in, &q.n_exclude);
     int rc = q.exclude ? memory_path_rows(c->h->memory, c->tip, &q.only, &q.n_only, &e)
                        : err_set(&e, ERR_NOMEM, "out of memory");
     if (rc == 0)

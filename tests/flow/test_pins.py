@@ -154,6 +154,20 @@ class Messages(Case):
                 roles = [i["role"] for i in t.window()["items"] if i["kind"] == "message"]
                 self.assertEqual(roles, ["user", "assistant"] * (len(roles) // 2))
 
+    def test_a_message_in_the_head_is_not_quoted_as_well(self):
+        for is_pinned in (False, True):
+            t = Pinned(self.d, "retrieve")
+            t.say("Remember the heron on the pier.")
+            id = t.messages()[0][0]
+            if is_pinned:
+                t.pin(message=id)
+            t.fill(8)
+            t.cut()
+            r = t.say("Where did I see the heron, on the pier?")
+            self.assertEqual("pins" in t.kinds("heron on"), is_pinned)
+            quoted = [x["id"] for x in receipt(r)["recalled_new"]]
+            self.assertEqual(id in quoted, not is_pinned)
+
     def test_a_message_that_had_left_comes_back_at_once(self):
         t = Pinned(self.d, "window")
         t.say("Remember the heron on the pier.")

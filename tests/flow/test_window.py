@@ -425,6 +425,9 @@ class Strategies(unittest.TestCase):
             self.assertEqual(t.window()["strategy"], "prune")
             status, r = d.post(t.path + "/context", {"strategy": None})
             self.assertEqual((r["strategy"], r["is_own"]), ("window", False))
+            for body in ({}, {"context": "window"}):
+                status, r = d.post(t.path + "/context", body)
+                self.assertEqual((status, r["error"]["param"]), (400, "strategy"), r)
             status, r = d.post(t.path + "/context", {"strategy": "fifo"})
             self.assertEqual((status, r["error"]["param"]), (400, "strategy"))
             self.assertIn("summarise", r["error"]["message"])
