@@ -67,6 +67,13 @@ static int dict(struct jinja_run *r, const struct jinja_node *x, struct jinja_va
     return rc;
 }
 
+/* Functions that Jinja2 always has, and that aren't here: not even "is defined" may see them. */
+static bool is_foreign_global(const struct jinja_str *name)
+{
+    return jinja_str_is(name, "cycler") || jinja_str_is(name, "joiner") ||
+           jinja_str_is(name, "lipsum");
+}
+
 static int name(struct jinja_run *r, const struct jinja_node *x, struct jinja_value *ret)
 {
     for (const struct jinja_scope *s = r->scope; s; s = s->parent) {
@@ -79,6 +86,8 @@ static int name(struct jinja_run *r, const struct jinja_node *x, struct jinja_va
     const struct jinja_value *v = jinja_dict_find_str(r->vars->dict, &x->name);
     const struct jinja_builtin_row *row = v ? NULL : jinja_find_global(&x->name);
     *ret = v ? *v : jinja_undefined(x->name.s);
+    if (!v && is_foreign_global(&x->name))
+        return jinja_fail(r, ERR_UNSUPPORTED, "the function \"%s\"", x->name.s);
     if (!row)
         return 0;
     struct jinja_function *f = arena_alloc(r->arena, sizeof *f);

@@ -444,6 +444,15 @@ FILTER(filter_rejectattr)
     return choose(r, self, args, 3, ret);
 }
 
+FILTER(filter_attr)
+{
+    if (args->v[0].type == JINJA_ABSENT)
+        return jinja_fail(r, ERR_INVAL, "attr without a name");
+    if (args->v[0].type != JINJA_STR)
+        return jinja_fail(r, ERR_UNSUPPORTED, "attr by %s", jinja_type_name(&args->v[0]));
+    return jinja_getattr(r, self, &args->v[0].str, ret);
+}
+
 static const struct jinja_filter filters[] = {
     {{"join", filter_join, "d,attribute"}},
     {{"first", filter_first, ""}},
@@ -458,6 +467,7 @@ static const struct jinja_filter filters[] = {
     {{"max", filter_max, "case_sensitive,attribute"}},
     {{"sum", filter_sum, "attribute,start"}},
     {{"wordcount", filter_wordcount, ""}},
+    {{"attr", filter_attr, "name"}},
     {{"map", filter_map, NULL, true}},
     {{"select", filter_select, NULL, true}},
     {{"reject", filter_reject, NULL, true}},

@@ -357,6 +357,9 @@ int jinja_fail_undefined(struct jinja_run *r, const struct jinja_value *v);
 /* jinja_item.c */
 int jinja_attribute(struct jinja_run *r, const struct jinja_value *v, const struct jinja_str *name,
                     struct jinja_value *ret) MUST_USE;
+/* The attribute alone, without a dict's items: what the filter attr gives. */
+int jinja_getattr(struct jinja_run *r, const struct jinja_value *v, const struct jinja_str *name,
+                  struct jinja_value *ret) MUST_USE;
 int jinja_item(struct jinja_run *r, const struct jinja_value *v, const struct jinja_value *key,
                struct jinja_value *ret) MUST_USE;
 int jinja_slice(struct jinja_run *r, const struct jinja_node *x, struct jinja_value *ret) MUST_USE;

@@ -90,6 +90,16 @@ int jinja_attribute(struct jinja_run *r, const struct jinja_value *v, const stru
     return jinja_step(r, v->dict->n * 8);
 }
 
+int jinja_getattr(struct jinja_run *r, const struct jinja_value *v, const struct jinja_str *name,
+                  struct jinja_value *ret)
+{
+    if (v->type != JINJA_DICT)
+        return jinja_attribute(r, v, name, ret);
+    if (jinja_is_foreign(v, name))
+        return jinja_fail(r, ERR_UNSUPPORTED, "the attribute \"%.40s\" of a dict", name->s);
+    return method(r, v, name, ret);
+}
+
 int jinja_item(struct jinja_run *r, const struct jinja_value *v, const struct jinja_value *key,
                struct jinja_value *ret)
 {

@@ -34,11 +34,25 @@ static int check_target(struct jinja_parser *p, const struct jinja_str *name)
     return 0;
 }
 
+/* Attributes can be set by set alone, and neither in brackets nor in a tuple within a tuple: depth
+ * is of the tuples around in which they can. */
+static int check_attributes(struct jinja_parser *p, const struct jinja_node *x, int depth)
+{
+    if (x->kind == NODE_ATTR && depth < 0)
+        return jinja_syntax(p, "an attribute that can't be set there before");
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && x->kind == NODE_TUPLE && i < x->n; i++)
+        rc = check_attributes(p, x->v[i], depth - 1);
+    return rc;
+}
+
 /* One part of a target: a name, or name.attribute of a namespace. */
 static int target_part(struct jinja_parser *p, struct jinja_node **ret)
 {
     if (jinja_take_op(p, '(')) {
         int rc = jinja_target(p, ret);
+        if (rc == 0)
+            rc = check_attributes(p, *ret, -1);
         return rc < 0 ? rc : jinja_expect_op(p, ')');
     }
     const struct jinja_token *t = jinja_peek(p);
@@ -82,18 +96,6 @@ int jinja_target(struct jinja_parser *p, struct jinja_node **ret)
         *ret = x;
     }
     p->depth--;
-    return rc;
-}
-
-/* Attributes can be set by set alone, and not in a tuple within a tuple: depth is of the tuples
- * around in which they can. */
-static int check_attributes(struct jinja_parser *p, const struct jinja_node *x, int depth)
-{
-    if (x->kind == NODE_ATTR && depth < 0)
-        return jinja_syntax(p, "an attribute that can't be set there before");
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && x->kind == NODE_TUPLE && i < x->n; i++)
-        rc = check_attributes(p, x->v[i], depth - 1);
     return rc;
 }
 
@@ -319,7 +321,7 @@ static int parse_with(struct jinja_parser *p, struct jinja_node *x)
         if (x->n > 0)
             rc = jinja_expect_op(p, ',');
         if (rc == 0)
-            rc = target_part(p, &target);
+            rc = jinja_target(p, &target);
         if (rc == 0)
             rc = check_attributes(p, target, -1);
         if (rc == 0)
@@ -476,8 +478,8 @@ static int check_calls(const struct jinja *j, struct err *e)
             jinja_str_is(&t->str, "caller") || jinja_str_is(&t->str, "loop"))
             continue;
         size_t k = 0;
-        static const char *const words[] = {"in", "for", "if",   "not",  "and", "or",
-                                            "is", "elif", "else", "call", NULL};
+        static const char *const words[] = {"in",   "for",  "if",   "not", "and",  "or", "is",
+                                            "elif", "else", "call", "set", "with", NULL};
         bool is_known = jinja_find_test(&t->str) && t[-1].kind == TOKEN_NAME;
         for (const char *const *w = words; *w; w++)
             is_known = is_known || jinja_str_is(&t->str, *w);
