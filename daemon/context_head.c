@@ -66,13 +66,18 @@ static int stored_facts(struct head *d, struct facts *ret, struct err *e)
     const struct context_head *in = d->in;
     struct facts old = {.n = 0}, newer = {.n = 0};
     struct buf text;
-    int rc = facts_parse(in->old_facts, in->n_old_facts, d->a, &old, e);
+    int rc = in->old_list ? 0 : facts_parse(in->old_facts, in->n_old_facts, d->a, &old, e);
+    if (in->old_list)
+        old = *in->old_list;
     if (rc == 0)
         rc = facts_extract_from(in->left, in->n_left, in->opening, d->a, &newer, e);
     if (rc == 0)
         rc = facts_merge(&old, &newer, CONTEXT_FACTS_BYTES, d->a, ret, e);
     if (rc)
         return rc;
+    facts_settle(ret);
+    if (in->ret_list)
+        *in->ret_list = *ret;
     buf_init(&text, HEAD_BYTES_MAX);
     facts_write(ret, &text);
     d->cut->facts =

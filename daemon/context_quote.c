@@ -70,7 +70,7 @@ static bool write_quote(struct quoting *k, const struct memory_hit *hit, int bud
 
 static bool is_worth(struct quoting *k, const struct memory_hit *hit)
 {
-    if (hit->why & MEMORY_WHY_MEANING || relevance_of(&k->relevance, hit->text, hit->n_text))
+    if (hit->why & MEMORY_WHY_MEANING || relevance_of(&k->relevance, hit))
         return true;
     const struct plan_text text = {
         .kind = hit->role == MEMORY_USER ? PLAN_USER : PLAN_ASSISTANT,
@@ -94,9 +94,10 @@ size_t context_quote(const struct context_quoting *asked, struct buf *text,
         return 0;
     buf_init(&k.line, LINE_BYTES_MAX);
     relevance_init(&k.relevance, k.h->memory, k.q->text, k.q->n_text);
+    relevance_index(&k.relevance, asked->index);
     relevance_weigh(&k.relevance, hits);
     k.best = hits->v[0].score;
-    k.is_best_relevant = relevance_of(&k.relevance, hits->v[0].text, hits->v[0].n_text);
+    k.is_best_relevant = relevance_of(&k.relevance, &hits->v[0]);
     budget -= window_count(k.h, QUOTES_HEAD "\n", sizeof QUOTES_HEAD);
     for (size_t i = 0; i < hits->n && !k.is_cut && n < max; i++) {
         const struct memory_hit *hit = &hits->v[i];

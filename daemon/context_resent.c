@@ -30,6 +30,7 @@
 #include "daemon/prepare.h"
 #include "daemon/resent_book.h"
 #include "daemon/window.h"
+#include "memory/facts.h"
 #include "memory/fold.h"
 #include "memory/search.h"
 
@@ -58,6 +59,9 @@ static int make_head(void *user, const struct fold_leaving *l, struct arena *a,
     const struct resent *s = user;
     const struct memory_pins no_pins = {.n = 0};
     struct memory_cut cut = {.n_head = 0};
+    struct facts *list = arena_array(a, 1, sizeof *list);
+    if (!list)
+        return err_set(e, ERR_NOMEM, "out of memory for the head of a window");
     const struct context_head in = {
         .left = l->v,
         .n_left = l->n,
@@ -67,6 +71,8 @@ static int make_head(void *user, const struct fold_leaving *l, struct arena *a,
         .n_old_summary = l->old ? l->old->n_summary : 0,
         .old_facts = l->old ? l->old->facts : NULL,
         .n_old_facts = l->old ? l->old->n_facts : 0,
+        .old_list = l->old ? l->old->kept : NULL,
+        .ret_list = list,
         .strategy = s->t->params.context,
         .max_tokens = l->max_tokens,
     };
@@ -87,17 +93,19 @@ static int make_head(void *user, const struct fold_leaving *l, struct arena *a,
         .n_summary = cut.n_summary,
         .facts = cut.facts,
         .n_facts = cut.n_facts,
+        .kept = list,
     };
     return 0;
 }
 
-/* As hits of a search, whose rows are places in the list. */
+/* As hits of a search, whose rows are places in the list, plus 1. */
 static void to_hits(const struct resent *s, const struct fold_recall *r, struct memory_hit *v,
                     struct memory_hits *ret)
 {
     for (size_t i = 0; i < r->n; i++) {
         const struct fold_message *m = &s->said[r->hits[i].text];
         v[i] = (struct memory_hit){
+            .row = (int64_t)r->hits[i].text + 1,
             .role = m->role,
             .text = m->text,
             .n_text = m->n_text,
@@ -123,7 +131,8 @@ static int make_quotes(void *user, const struct fold_recall *r, struct arena *a,
     struct buf text;
     to_hits(s, r, v, &hits);
     const struct context_quoting asked = {
-        .h = s->h, .q = &q, .hits = &hits, .budget = r->max_tokens - JOINT_TOKENS};
+        .h = s->h, .q = &q, .hits = &hits, .budget = r->max_tokens - JOINT_TOKENS,
+        .index = r->index};
     buf_init(&text, QUOTES_BYTES_MAX);
     const size_t n = context_quote(&asked, &text, quotes, FOLD_QUOTES_MAX);
     int rc = buf_error(&text);

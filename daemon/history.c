@@ -26,6 +26,7 @@
 #include "daemon/ahead_import.h"
 #include "daemon/body.h"
 #include "daemon/catalog.h"
+#include "daemon/counts.h"
 #include "daemon/embedder.h"
 #include "daemon/forget.h"
 #include "daemon/keep.h"
@@ -585,6 +586,7 @@ static void *run(void *arg)
     sem_post(&self.opened);
     if (self.rc)
         return NULL;
+    h->counts = counts_new();
     forget_replay(h);
     serve(h);
     account_free(h->account);
@@ -592,6 +594,7 @@ static void *run(void *arg)
     began_free(h->began);
     resent_book_free(h->resent);
     rendered_free(h->rendered);
+    counts_free(h->counts);
     ahead_import_free(h);
     memory_close(h->memory);
     struct mail *m = calloc(1, sizeof *m);

@@ -36,6 +36,7 @@ struct history {
     struct began *began;        /* daemon/began.h; NULL: nothing in it */
     struct resent_book *resent; /* daemon/resent_book.h; NULL: nothing in it */
     struct rendered *rendered; /* daemon/rendered.h; NULL: nothing in it */
+    struct counts *counts;     /* daemon/counts.h; NULL: nothing is kept */
     struct catalog *catalog; /* daemon/catalog.h; NULL: nobody has asked yet */
     struct ahead *aheads;   /* cuts on their way (daemon/ahead.h) */
     struct ahead_import *imports; /* that grew without turns (daemon/ahead_import.h) */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "daemon/counts.h"
 #include "daemon/limits.h"
 #include "daemon/prepare.h"
 
@@ -196,13 +197,7 @@ int window_tokens(const struct turn *t, size_t i)
 
 int window_count(const struct history *h, const char *text, size_t n)
 {
-    struct ids ids;
-    struct err e;
     if (!h->engine) /* still being loaded */
         return ERR_BUSY;
-    ids_init(&ids);
-    int rc = tok_encode(engine_tok(h->engine), text, n, false, &ids, &e);
-    const int n_tokens = (int)ids.n;
-    ids_done(&ids);
-    return rc ? rc : n_tokens;
+    return counts_of(h->counts, engine_tok(h->engine), text, n);
 }

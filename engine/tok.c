@@ -210,6 +210,19 @@ int tok_count_steps(const struct tok *t, struct tok_str text, struct ids *ret, u
     return encode(&en, text, ret, ret_steps, e);
 }
 
+bool tok_cuts_lines(const struct tok *t)
+{
+    if (!t->split || split_def(t->split)->flags & PRE_SPANS_LINES)
+        return false;
+    for (size_t i = 0; i < t->n_vocab; i++) {
+        size_t n;
+        const char *piece = tok_piece(t, (int32_t)i, &n);
+        if (t->type[i] == TOK_USER_DEFINED && memchr(piece, '\n', n))
+            return false;
+    }
+    return true;
+}
+
 static bool has_byte_token(const struct tok *t, char c)
 {
     return t->bpe.byte_symbol[(unsigned char)c] < t->n_vocab;

@@ -83,6 +83,15 @@ void tok_free(struct tok *t);
 int tok_encode(const struct tok *t, const char *text, size_t n, bool special, struct ids *ret,
                struct err *e) MUST_USE;
 
+/*
+ * Whether the ids of a text of lines are those of its lines, one behind the other, each encoded by
+ * itself with its newline: wherever a newline stands behind a printable ASCII character and before
+ * a letter, a digit, '-' or '[' of ASCII. So for byte-level BPE whose pre-tokenizer never has the
+ * two in one piece, unless the vocabulary has tokens of the user's that hold a newline. Looks at
+ * the whole vocabulary: ask once.
+ */
+bool tok_cuts_lines(const struct tok *t);
+
 /* As tok_encode for a text that goes on where ordinary text ended: no space goes before it. */
 int tok_encode_more(const struct tok *t, const char *text, size_t n, bool special, struct ids *ret,
                     struct err *e) MUST_USE;

@@ -91,6 +91,7 @@ enum pre_flags {
     PRE_IGNORE_MERGES = 1, /* a piece that is a token is that token, merges or not */
     PRE_ADD_BOS = 2,       /* a BOS goes before a text, unless the file says otherwise */
     PRE_NFC = 4,           /* the model's own tokenizer normalises text to NFC first */
+    PRE_SPANS_LINES = 8,   /* pieces may go on in the next line (tok_cuts_lines) */
 };
 struct pre_def {
     const char *names; /* with spaces between */

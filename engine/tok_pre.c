@@ -163,7 +163,7 @@ static const struct pre_def pre_defs[] = {
     {"kimi-k2", 0, {KIMI}},
     {"bloom gpt3-finnish poro-chat poro", 0, {BLOOM}},
     {"viking", 0, {BLOOM, DIGIT}},
-    {"superbpe", 0, {"\\p{N}++", PRE_THREES "\\p{Nd}++"}},
+    {"superbpe", PRE_SPANS_LINES, {"\\p{N}++", PRE_THREES "\\p{Nd}++"}},
     {"deepseek-llm", 0, {NEWLINE, "[" WS "]?[" DEEPSEEK_LETTERS "]++",
       "[" WS "]?[" DEEPSEEK_SIGNS "]++", WS_END, "[" DEEPSEEK_CJK "]++", "\\p{N}++"}},
     {"deepseek-coder", 0, {NEWLINE, "[" WS "]?\\p{L}++", "[" WS "]?\\p{P}++",

@@ -24,6 +24,7 @@
 
 struct posting {
     uint32_t text, n;
+    double saturation; /* what the score's n is divided by */
 };
 struct term {
     uint64_t hash;
@@ -257,7 +258,10 @@ void bm25_rewind(struct bm25 *b, size_t mark, size_t from)
 
 int bm25_add(struct bm25 *b, size_t i, struct err *e)
 {
+    const struct memory_weights *w = &memory_weights_default;
     struct text *t = &b->texts[i];
+    /* As search.c has it: 20 terms are a usual message. */
+    const double length = 1 - w->b + w->b * (double)t->n_words / 20;
     if (t->is_added)
         return 0;
     for (uint32_t k = 0; k < t->n_uses; k++) {
@@ -267,11 +271,34 @@ int bm25_add(struct bm25 *b, size_t i, struct err *e)
         if (!grow((void **)&term->v, term->n, &cap, sizeof(*term->v)))
             return out_of_memory(e);
         term->cap = (uint32_t)cap;
-        term->v[term->n++] = (struct posting){.text = (uint32_t)i, .n = u->n};
+        term->v[term->n++] = (struct posting){
+            .text = (uint32_t)i, .n = u->n, .saturation = (double)u->n + w->k1 * length};
     }
     t->is_added = true;
     b->n_added++;
     return 0;
+}
+
+/* ---- what was read ---- */
+
+void bm25_find(const struct bm25 *b, const uint64_t *hashes, size_t n, uint32_t *ret)
+{
+    for (size_t i = 0; i < n; i++)
+        ret[i] = b->slots[slot_of(b, b->slots, b->n_slots, hashes[i])];
+}
+
+void bm25_shared(const struct bm25 *b, size_t i, const uint32_t *terms, size_t n, bool *ret)
+{
+    const struct text *t = &b->texts[i];
+    for (const struct use *u = b->uses + t->first; u < b->uses + t->first + t->n_uses; u++)
+        for (size_t at = 0; at < n; at++)
+            if (terms[at] == u->term)
+                ret[at] = true;
+}
+
+bool bm25_only_asks(const struct bm25 *b, size_t i)
+{
+    return b->texts[i].only_asks;
 }
 
 /* ---- asking ---- */
@@ -297,11 +324,9 @@ static void score_term(struct bm25 *b, const struct term *t, size_t *n_seen)
     for (uint32_t i = 0; i < t->n; i++) {
         const uint32_t at = t->v[i].text;
         const double tf = (double)t->v[i].n;
-        /* As search.c has it: 20 terms are a usual message. */
-        const double length = 1 - w->b + w->b * (double)b->texts[at].n_words / 20;
         if (b->own[at] == 0)
             b->seen[(*n_seen)++] = at;
-        b->own[at] += idf * tf * (w->k1 + 1) / (tf + w->k1 * length);
+        b->own[at] += idf * tf * (w->k1 + 1) / t->v[i].saturation;
     }
 }
 
@@ -331,8 +356,10 @@ static int compare_hits(const void *a, const void *b)
 }
 
 /* Keeps v[*n], best first, at most BM25_HITS_MAX. */
-static void keep_best(struct bm25_hit *v, size_t *n, struct bm25_hit hit)
+static inline void keep_best(struct bm25_hit *v, size_t *n, struct bm25_hit hit)
 {
+    if (*n == BM25_HITS_MAX && hit.score < v[*n - 1].score) /* nearly all of them */
+        return;
     if (*n == BM25_HITS_MAX && compare_hits(&v[*n - 1], &hit) <= 0)
         return;
     size_t at = *n < BM25_HITS_MAX ? (*n)++ : *n - 1;

@@ -19,6 +19,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/err.h"
 
@@ -44,6 +45,15 @@ int bm25_resize(struct bm25 *b, size_t n_texts, struct err *e) MUST_USE;
  * them may have been added. */
 size_t bm25_mark(const struct bm25 *b);
 void bm25_rewind(struct bm25 *b, size_t mark, size_t from);
+
+/* Numbers of terms, given by their hashes (query_hash, 0): of use until another text is read. */
+#define BM25_UNKNOWN UINT32_MAX
+void bm25_find(const struct bm25 *b, const uint64_t *hashes, size_t n, uint32_t *ret);
+/* Which of these terms text i, which was read, has in its first BM25_TEXT_MAX bytes: true in ret,
+ * which is otherwise left. */
+void bm25_shared(const struct bm25 *b, size_t i, const uint32_t *terms, size_t n, bool *ret);
+/* search_only_asks of it, which was read. */
+bool bm25_only_asks(const struct bm25 *b, size_t i);
 
 struct bm25_hit {
     size_t text;

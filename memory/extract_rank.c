@@ -148,6 +148,23 @@ static int by_whole(const void *a, const void *b)
     return (x->index > y->index) - (x->index < y->index);
 }
 
+/* Those without a text leave, with their pairs. */
+static void close_up(struct ranker *r, struct candidate *v, size_t *n)
+{
+    size_t kept = 0, n_pairs = 0;
+    for (size_t i = 0; i < *n; i++) {
+        const size_t from = r->begin[i], len = r->begin[i + 1] - from;
+        if (!v[i].text)
+            continue;
+        v[kept] = v[i];
+        memmove(r->pairs + n_pairs, r->pairs + from, len * sizeof *r->pairs);
+        r->begin[kept++] = n_pairs;
+        n_pairs += len;
+    }
+    r->begin[kept] = r->n_pairs = n_pairs;
+    *n = kept;
+}
+
 /* Of those with the same words the first stays, with the best cheap score of them; those without
  * words leave. Hashes of 64 bits stand for the words: a collision drops one, once in ages. */
 static int drop_same(struct ranker *r, struct candidate *v, size_t *n)
@@ -162,6 +179,7 @@ static int drop_same(struct ranker *r, struct candidate *v, size_t *n)
         segment_walk(r->segmenter, v[i].text, v[i].n_text, read_term, r);
         order[i] = (struct same){r->whole_now, (uint32_t)i};
     }
+    r->begin[*n] = r->n_pairs;
     qsort(order, *n, sizeof *order, by_whole);
     for (size_t i = 0, first = 0; i < *n; i++) {
         first = order[i].whole == order[first].whole ? first : i;
@@ -172,26 +190,16 @@ static int drop_same(struct ranker *r, struct candidate *v, size_t *n)
         }
     }
     free(order);
-    size_t kept = 0;
-    for (size_t i = 0; i < *n; i++)
-        if (v[i].text)
-            v[kept++] = v[i];
-    *n = kept;
+    close_up(r, v, n);
     return 0;
 }
 
 /* Terms of what is left, weighed by idf, to length 1. */
-static void weigh(struct ranker *r, const struct candidate *v, size_t n)
+static void weigh(struct ranker *r, size_t n)
 {
     memset(r->n_docs, 0, r->n_terms * sizeof *r->n_docs);
-    memset(r->seen, 0, r->n_terms * sizeof *r->seen);
-    r->n_pairs = 0;
-    for (size_t i = 0; i < n; i++) {
-        r->doc = (uint32_t)i;
-        r->begin[i] = r->n_pairs;
-        segment_walk(r->segmenter, v[i].text, v[i].n_text, read_term, r);
-    }
-    r->begin[n] = r->n_pairs;
+    for (size_t k = 0; k < r->n_pairs; k++)
+        r->n_docs[r->pairs[k].term]++;
     for (size_t i = 0; i < n; i++) {
         double square = 0;
         for (size_t k = r->begin[i]; k < r->begin[i + 1]; k++) {
@@ -286,7 +294,7 @@ int candidates_score(struct candidate *v, size_t *n)
     if (!error)
         error = drop_same(&r, v, n);
     if (!error) {
-        weigh(&r, v, *n);
+        weigh(&r, *n);
         centrality(&r, *n);
         for (size_t i = 0; i < *n; i++)
             r.next[i] = v[i].cheap * (1 - CENTRAL_SHARE + CENTRAL_SHARE * r.rank[i]) + 1e-6;

@@ -45,6 +45,8 @@
 #define FACTS_MAX 512       /* of a list; extraction of a large input keeps the heaviest */
 #define FACTS_LINE_MAX 4096 /* bytes of a line that a person wrote; what follows is ignored */
 
+#define FACT_SPANS_MAX 16
+
 #define FACT_NOTE_WEIGHT 1000
 
 enum fact_kind {
@@ -68,6 +70,12 @@ struct fact_pair {
     char was[FACT_WAS_BYTES]; /* the value before this one, "": none known */
 };
 
+/* Where the exact values of a fact without pairs are, once they were looked for. */
+struct fact_spans {
+    uint8_t n; /* + 1; 0: not looked for yet */
+    uint16_t at[FACT_SPANS_MAX], len[FACT_SPANS_MAX]; /* bytes of the text */
+};
+
 struct fact {
     enum fact_kind kind;
     enum memory_role role; /* who said it */
@@ -77,6 +85,7 @@ struct fact {
     int weight; /* the heavier stay; 20 to about 130, a note's is FACT_NOTE_WEIGHT */
     int n_pairs;
     struct fact_pair pairs[FACT_PAIRS_MAX];
+    struct fact_spans spans; /* facts_merge's own */
 };
 
 struct facts {
@@ -102,6 +111,10 @@ int facts_extract_from(const struct said *v, size_t n, int64_t opening, struct a
  */
 int facts_merge(const struct facts *old, const struct facts *newer, size_t max_bytes,
                 struct arena *a, struct facts *ret, struct err *e) MUST_USE;
+
+/* A list that facts_merge has made, as facts_parse of facts_write would give it: kept from merge to
+ * merge it saves writing and reading. */
+void facts_settle(struct facts *f);
 
 /* Of a list that facts_merge has made, what composes to at most max_bytes: what merging it with
  * nothing would keep, in less time. Borrows from `all`. ERR_NOMEM. */

@@ -15,6 +15,9 @@
 #include "memory/facts_list.h"
 #include "memory/words.h"
 
+_Static_assert(FACT_SPANS_MAX == CLAUSE_VALUES_MAX, "a clause's values");
+_Static_assert(FACTS_LINE_MAX <= UINT16_MAX, "places in a text");
+
 #define OLDER_MAX 16 /* values of a key that are looked back at: more, and it is no key */
 #define SETTLE_AT ((size_t)2 * FACTS_MAX)
 #define USER_LINE_BYTES 6       /* "User:\n" */
@@ -277,15 +280,31 @@ static bool sieve_holds(const struct sieve *all, const struct sieve *some)
     return true;
 }
 
+/* How many exact values f has; where they are is kept with it, as lists are settled again and
+ * again. */
+static size_t find_spans(struct fact *f)
+{
+    struct fact_spans *s = &f->spans;
+    struct value v[FACT_SPANS_MAX];
+    if (s->n > 0)
+        return (size_t)s->n - 1;
+    const size_t n = values_find(f->text, f->n_text, v, FACT_SPANS_MAX);
+    for (size_t i = 0; i < n; i++) {
+        s->at[i] = (uint16_t)v[i].at;
+        s->len[i] = (uint16_t)v[i].n;
+    }
+    s->n = (uint8_t)(n + 1);
+    return n;
+}
+
 /* All exact values of f are in other's text, which is heavier (or as heavy and older). */
-static bool is_within(const struct fact *f, const struct value *v, size_t n,
-                      const struct fact *other)
+static bool is_within(const struct fact *f, size_t n, const struct fact *other)
 {
     bool is_before = other->weight > f->weight || (other->weight == f->weight && other < f);
     if (!other->text || other == f || !is_before)
         return false;
     for (size_t i = 0; i < n; i++)
-        if (!memmem(other->text, other->n_text, f->text + v[i].at, v[i].n))
+        if (!memmem(other->text, other->n_text, f->text + f->spans.at[i], f->spans.len[i]))
             return false;
     return true;
 }
@@ -301,16 +320,15 @@ static void drop_repeats(struct facts_list *l, struct sieve *sieves)
     }
     for (size_t i = 0; i < l->n; i++) {
         struct fact *f = &l->v[i];
-        struct value v[CLAUSE_VALUES_MAX];
         struct sieve own = {{0}};
         if (!f->text || f->n_pairs || f->kind < FACT_IDENTIFIER)
             continue;
-        size_t n = values_find(f->text, f->n_text, v, CLAUSE_VALUES_MAX);
+        const size_t n = find_spans(f);
         bool is_gone = false;
         for (size_t k = 0; k < n; k++)
-            sieve_add(&own, f->text + v[k].at, v[k].n);
+            sieve_add(&own, f->text + f->spans.at[k], f->spans.len[k]);
         for (size_t k = 0; n && k < l->n && !is_gone; k++)
-            is_gone = sieve_holds(&sieves[k], &own) && is_within(f, v, n, &l->v[k]);
+            is_gone = sieve_holds(&sieves[k], &own) && is_within(f, n, &l->v[k]);
         if (is_gone)
             drop(f);
     }
@@ -342,43 +360,48 @@ static int by_weight(const void *a, const void *b)
     return (x->index > y->index) - (x->index < y->index);
 }
 
-/* scratch: [l->n]. In the order in which facts are kept. */
-static void rank(const struct facts_list *l, struct ranked *scratch)
+/* scratch: [n]. In the order in which facts are kept. */
+static void rank(const struct fact *v, size_t n, struct ranked *scratch)
 {
-    for (size_t i = 0; i < l->n; i++)
-        scratch[i] = (struct ranked){l->v[i].weight, (uint32_t)i, 0};
-    qsort(scratch, l->n, sizeof *scratch, by_weight);
-    for (size_t from = 0, to; from < l->n; from = to) {
-        for (to = from + 1; to < l->n && scratch[to].weight == scratch[from].weight; to++)
+    for (size_t i = 0; i < n; i++)
+        scratch[i] = (struct ranked){v[i].weight, (uint32_t)i, 0};
+    qsort(scratch, n, sizeof *scratch, by_weight);
+    for (size_t from = 0, to; from < n; from = to) {
+        for (to = from + 1; to < n && scratch[to].weight == scratch[from].weight; to++)
             ;
         for (size_t i = from; i < to; i++) {
             size_t front = i - from, back = to - 1 - i;
             scratch[i].rank = (uint32_t)(front <= back ? 2 * front : 2 * back + 1);
         }
     }
-    qsort(scratch, l->n, sizeof *scratch, by_weight);
+    qsort(scratch, n, sizeof *scratch, by_weight);
 }
 
-/* Marks as gone what doesn't fit; stops at the first. */
-static void fit(struct facts_list *l, size_t max_bytes, const struct ranked *order)
+/* How many of the order fit, up to the first that doesn't. */
+static size_t n_fitting(const struct fact *v, size_t n, size_t max_bytes,
+                        const struct ranked *order)
 {
     size_t used = 0, kept = 0;
-    bool has[2] = {false, false}, is_full = false;
-    for (size_t i = 0; i < l->n; i++) {
-        struct fact *f = &l->v[order[i].index];
-        bool is_assistant = f->role == MEMORY_ASSISTANT;
+    bool has[2] = {false, false};
+    for (; kept < n && kept < FACTS_MAX; kept++) {
+        const struct fact *f = &v[order[kept].index];
+        const bool is_assistant = f->role == MEMORY_ASSISTANT;
         size_t bytes = fact_line_bytes(f);
         if (!has[is_assistant])
             bytes += is_assistant ? ASSISTANT_LINE_BYTES : USER_LINE_BYTES;
-        is_full = is_full || kept == FACTS_MAX || bytes > max_bytes - used;
-        if (is_full) {
-            drop(f);
-            continue;
-        }
+        if (bytes > max_bytes - used)
+            break;
         has[is_assistant] = true;
         used += bytes;
-        kept++;
     }
+    return kept;
+}
+
+/* Marks as gone what doesn't fit. */
+static void fit(struct facts_list *l, size_t max_bytes, const struct ranked *order)
+{
+    for (size_t i = n_fitting(l->v, l->n, max_bytes, order); i < l->n; i++)
+        drop(&l->v[order[i].index]);
 }
 
 static int settle(struct facts_list *l, size_t max_bytes, bool is_last)
@@ -393,7 +416,7 @@ static int settle(struct facts_list *l, size_t max_bytes, bool is_last)
         if (is_last)
             drop_repeats(l, sieves);
         compact(l);
-        rank(l, order);
+        rank(l->v, l->n, order);
         fit(l, max_bytes, order);
         compact(l);
     }
@@ -416,6 +439,8 @@ int facts_list_add(struct facts_list *l, const struct fact *f, const char *text,
     }
     struct fact *to = &l->v[l->n++];
     *to = *f;
+    if (text != f->text || n_text != f->n_text)
+        to->spans.n = 0;
     to->text = text;
     to->n_text = n_text;
     to->n_pairs = 0;
@@ -453,19 +478,25 @@ int facts_list_take(struct facts_list *l, size_t max_bytes, struct arena *a, str
 int facts_shorten(const struct facts *all, size_t max_bytes, struct arena *a, struct facts *ret,
                   struct err *e)
 {
-    struct facts_list list = {arena_array(a, all->n + 1, sizeof *list.v), all->n, all->n};
     struct ranked *order = malloc((all->n + 1) * sizeof *order);
-    if (!list.v || !order) {
-        free(order);
-        return err_set(e, ERR_NOMEM, "no memory to choose facts");
+    bool *stays = calloc(all->n + 1, sizeof *stays);
+    struct facts out = {.n = 0};
+    size_t n = 0;
+    if (order && stays) {
+        rank(all->v, all->n, order);
+        n = n_fitting(all->v, all->n, max_bytes, order);
+        for (size_t i = 0; i < n; i++)
+            stays[order[i].index] = true;
+        out.v = arena_array(a, n + 1, sizeof *out.v);
     }
-    if (all->n > 0)
-        memcpy(list.v, all->v, all->n * sizeof *list.v);
-    rank(&list, order);
-    fit(&list, max_bytes, order);
-    compact(&list);
+    for (size_t i = 0; out.v && i < all->n; i++)
+        if (stays[i])
+            out.v[out.n++] = all->v[i];
     free(order);
-    *ret = (struct facts){list.v, list.n};
+    free(stays);
+    if (!out.v)
+        return err_set(e, ERR_NOMEM, "no memory to choose facts");
+    *ret = out;
     return 0;
 }
 

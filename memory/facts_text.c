@@ -108,6 +108,15 @@ static enum fact_kind kind_of(const char *name)
     return FACT_NOTE;
 }
 
+void facts_settle(struct facts *f)
+{
+    for (size_t i = 0; i < f->n; i++) {
+        struct fact *x = &f->v[i];
+        for (int k = 0; k < x->n_pairs; k++)
+            x->pairs[k].value = memmem(x->text, x->n_text, x->pairs[k].value, x->pairs[k].n_value);
+    }
+}
+
 /* The pairs whose values are in the text. */
 static void read_pairs(const json *j, struct fact *f)
 {

@@ -112,6 +112,7 @@ static int recall(struct folding *f, int max_tokens, struct err *e)
         .hits = hits,
         .n = bm25_ask(f->index, slot->message, f->is_quoted, hits, FOLD_QUOTES_MAX),
         .max_tokens = max_tokens,
+        .index = f->index,
     };
     rc = ask.n > 0 ? f->in->hands.quote(f->in->hands.user, &ask, &f->arena, &quotes, e) : 0;
     if (rc || quotes.n == 0)
@@ -318,6 +319,7 @@ static int copy_window(struct arena *a, const struct fold_window *w, size_t n,
 {
     struct fold_head *h = &ret->head;
     *ret = *w;
+    h->kept = NULL;
     ret->n = n;
     ret->v = arena_array(a, n + 1, sizeof(*ret->v));
     if (!ret->v)

@@ -41,6 +41,7 @@ struct fold_head {
     int tokens;
     const char *summary, *facts; /* what the next head is made from */
     size_t n_summary, n_facts;
+    const void *kept; /* the hands' own, in the arena given: NULL where a fold goes on */
 };
 
 /* What is quoted before a user's words. */
@@ -66,6 +67,7 @@ struct fold_recall {
     const struct bm25_hit *hits; /* [n] */
     size_t n;
     int max_tokens;
+    const struct bm25 *index; /* of the list, by index */
 };
 /* *ret is zeroed; quotes that don't fit are left out. */
 struct fold_hands {

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "memory/bm25.h"
 #include "memory/internal.h"
 #include "memory/query.h"
 
@@ -43,10 +44,18 @@ static bool add(void *user, const struct segment *t)
 void relevance_init(struct relevance *r, struct memory *m, const char *question, size_t n)
 {
     r->m = m;
+    r->index = NULL;
     r->n = 0;
     r->total = 0;
     r->is_asking = search_only_asks(question, n);
     segment_walk(m->index.segmenter, question, n < TEXT_MAX ? n : TEXT_MAX, add, r);
+}
+
+void relevance_index(struct relevance *r, const struct bm25 *index)
+{
+    r->index = index;
+    if (index)
+        bm25_find(index, r->terms, r->n, r->numbers);
 }
 
 static bool mark(void *user, const struct segment *t)
@@ -58,6 +67,28 @@ static bool mark(void *user, const struct segment *t)
     return true;
 }
 
+static bool is_indexed(const struct relevance *r, const struct memory_hit *hit)
+{
+    return r->index && hit->n_text <= BM25_TEXT_MAX;
+}
+
+/* Into is_shared. */
+static void find_shared(struct relevance *r, const struct memory_hit *hit)
+{
+    memset(r->is_shared, 0, r->n * sizeof *r->is_shared);
+    if (is_indexed(r, hit))
+        bm25_shared(r->index, (size_t)hit->row - 1, r->numbers, r->n, r->is_shared);
+    else
+        segment_walk(r->m->index.segmenter, hit->text,
+                     hit->n_text < TEXT_MAX ? hit->n_text : TEXT_MAX, mark, r);
+}
+
+static bool only_asks(const struct relevance *r, const struct memory_hit *hit)
+{
+    return is_indexed(r, hit) ? bm25_only_asks(r->index, (size_t)hit->row - 1)
+                              : search_only_asks(hit->text, hit->n_text);
+}
+
 void relevance_weigh(struct relevance *r, const struct memory_hits *hits)
 {
     const unsigned common = r->is_asking ? COMMON_IN_QUESTION : COMMON;
@@ -65,11 +96,9 @@ void relevance_weigh(struct relevance *r, const struct memory_hits *hits)
     memset(r->n_holding, 0, sizeof r->n_holding);
     for (size_t k = 0; k < hits->n && k < UINT8_MAX; k++) {
         const struct memory_hit *hit = &hits->v[k];
-        memset(r->is_shared, 0, sizeof r->is_shared);
-        if (search_only_asks(hit->text, hit->n_text)) /* the same question, asked before */
+        if (only_asks(r, hit)) /* the same question, asked before */
             continue;
-        segment_walk(r->m->index.segmenter, hit->text,
-                     hit->n_text < TEXT_MAX ? hit->n_text : TEXT_MAX, mark, r);
+        find_shared(r, hit);
         for (size_t i = 0; i < r->n; i++)
             r->n_holding[i] += r->is_shared[i];
     }
@@ -88,11 +117,10 @@ int relevance_share(const char *text, size_t n, int all)
     return is_asking ? all : all / 2;
 }
 
-bool relevance_of(struct relevance *r, const char *text, size_t n)
+bool relevance_of(struct relevance *r, const struct memory_hit *hit)
 {
     unsigned shared = 0;
-    memset(r->is_shared, 0, sizeof r->is_shared);
-    segment_walk(r->m->index.segmenter, text, n < TEXT_MAX ? n : TEXT_MAX, mark, r);
+    find_shared(r, hit);
     for (size_t i = 0; i < r->n; i++)
         shared += r->is_shared[i] ? r->weights[i] : 0;
     return shared >= ENOUGH || (r->total > 0 && 4 * shared > r->total);

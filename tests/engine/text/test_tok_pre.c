@@ -102,6 +102,70 @@ static void every_pre_tokenizer_takes_long_texts_in_linear_time(void **state)
     free(text);
 }
 
+static unsigned next(unsigned *seed)
+{
+    *seed = *seed * 1103515245u + 12345u;
+    return *seed >> 16;
+}
+
+/* Appends a few of these; what is hard is what stands beside the newline. */
+static size_t add_any(char *to, size_t n, size_t n_units, unsigned *seed)
+{
+    static const char *const units[] = {
+        "a",  "B",  " ",    "7",  "\n", "\r", ".", "/",           "-",            "'s",
+        "\"", "1234", "\t", "=(", "[",  "X",  "\xE4\xBD\xA0", "\xE3\x80\x82", "e\xCC\x81",
+        "\xE3\x80\x80", "\xC2\xA0"};
+    for (size_t i = 0; i < n_units; i++) {
+        const char *unit = units[next(seed) % (sizeof units / sizeof *units)];
+        memcpy(to + n, unit, strlen(unit));
+        n += strlen(unit);
+    }
+    return n;
+}
+
+/* Two lines as tok_cuts_lines has them: *ret_cut is where the second begins. */
+static size_t two_lines(char *to, size_t *ret_cut, unsigned *seed)
+{
+    static const char ends[] = "aZ9.:\"')}/-!", begins[] = "aZ9-[";
+    size_t n = add_any(to, 0, next(seed) % 8, seed);
+    to[n++] = ends[next(seed) % (sizeof ends - 1)];
+    to[n++] = '\n';
+    *ret_cut = n;
+    to[n++] = begins[next(seed) % (sizeof begins - 1)];
+    return add_any(to, n, next(seed) % 8, seed);
+}
+
+static bool is_cut_between(const char *pre, const char *text, size_t n, size_t at)
+{
+    char whole[256], parts[256];
+    struct pieces a = {.s = whole}, b = {.s = parts};
+    cut(pre, (struct tok_str){text, n}, &a);
+    cut(pre, (struct tok_str){text, at}, &b);
+    cut(pre, (struct tok_str){text + at, n - at}, &b);
+    return a.n == b.n && memcmp(whole, parts, a.n) == 0;
+}
+
+static void lines_are_cut_by_every_pre_tokenizer_but_those_that_span_them(void **state)
+{
+    (void)state;
+    const struct pre_def *def;
+    unsigned seed = 20261130;
+    print_message("seed %u\n", seed);
+    for (size_t i = 0; (def = pre_at(i)); i++) {
+        char name[64], text[128];
+        size_t n_joined = 0, at;
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(def->names, " "), def->names);
+        for (int k = 0; k < 300; k++) {
+            const size_t n = two_lines(text, &at, &seed);
+            const bool is_cut = is_cut_between(name, text, n, at);
+            if (!is_cut && !(def->flags & PRE_SPANS_LINES))
+                fail_msg("%s: \"%.*s\" goes on in the next line", name, (int)n, text);
+            n_joined += !is_cut;
+        }
+        assert_int_equal(n_joined > 0, (def->flags & PRE_SPANS_LINES) != 0);
+    }
+}
+
 static void all_names_of_a_line_are_found(void **state)
 {
     (void)state;
@@ -121,6 +185,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_are_those_of_the_models_own_patterns),
         cmocka_unit_test(every_pre_tokenizer_takes_long_texts_in_linear_time),
+        cmocka_unit_test(lines_are_cut_by_every_pre_tokenizer_but_those_that_span_them),
         cmocka_unit_test(all_names_of_a_line_are_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
