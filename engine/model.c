@@ -390,7 +390,7 @@ static int load(struct loader *l, struct err *e)
         rc = choose_factors(l, e);
     }
     if (!rc) {
-        rc = model_make_rope(l->m, tables, l->o->abort, e);
+        rc = model_make_rope(l->m, tables, &(struct rope_by){l->pool, l->o->abort}, e);
     }
     if (!rc && !l->is_hashed) {
         hash_end(&l->hash, l->m->weights_hash);

@@ -187,11 +187,15 @@ int model_float(const struct gguf *g, const char *key, double min, double max, d
 int model_read_rope(const struct gguf *g, struct model_params *p, struct err *e) MUST_USE;
 /* Floats of all tables. */
 size_t model_rope_floats(const struct model_params *p);
-/*
- * Fills m->rope and m->window_rope, which lie in `tables`, and lets each layer point to its own.
- * ERR_CANCELED by abort (may be NULL).
- */
-int model_make_rope(struct model *m, float *tables, const atomic_int *abort,
+struct pool;
+/* Who makes tables: threads, or without any (NULL) the caller; abort may be NULL. */
+struct rope_by {
+    struct pool *pool;
+    const atomic_int *abort;
+};
+/* Fills m->rope and m->window_rope, which lie in `tables`, and lets each layer point to its own.
+ * ERR_CANCELED by abort. */
+int model_make_rope(struct model *m, float *tables, const struct rope_by *by,
                     struct err *e) MUST_USE;
 /* One position's row [n_rot / 2, 2] of cos and sin, of any position: what a table would hold. */
 void model_rope_row(const struct model *m, bool is_window, int pos, float *ret);

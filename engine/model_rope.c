@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "engine/model.h"
+#include "engine/pool.h"
 
 #define HALF_MAX 512 /* n_rot <= 1024, checked with the parameters */
 
@@ -160,20 +161,46 @@ size_t model_rope_floats(const struct model_params *p)
     return (size_t)p->n_ctx * (size_t)p->n_rot * (has_window_table(p) ? 2 : 1);
 }
 
-static int fill_table(const struct model *m, bool is_window, float *table, const atomic_int *abort,
+/* A table on its way, by items of ITEM_ROWS positions: threads share them, since one alone takes
+ * longer for long heads than it takes to pack a small model. */
+struct filling {
+    const struct model_params *p;
+    double frequency[HALF_MAX], by;
+    float *table;
+    const atomic_int *abort;
+};
+#define ITEM_ROWS 256
+
+static bool is_aborted(const atomic_int *abort)
+{
+    return abort && atomic_load(abort);
+}
+
+static void fill_item(void *ctx, int item, int thread)
+{
+    const struct filling *f = ctx;
+    const int n_rot = f->p->n_rot, first = item * ITEM_ROWS, left = f->p->n_ctx - first;
+    (void)thread;
+    for (int i = 0; i < (left < ITEM_ROWS ? left : ITEM_ROWS) && !is_aborted(f->abort); i++) {
+        fill_row(f->frequency, n_rot / 2, f->by, first + i,
+                 f->table + (size_t)(first + i) * (size_t)n_rot);
+    }
+}
+
+static int fill_table(const struct model *m, bool is_window, float *table, const struct rope_by *by,
                       struct err *e)
 {
-    double frequency[HALF_MAX];
-    const struct model_params *p = &m->params;
-    assert(p->n_rot / 2 <= HALF_MAX);
-    const double by = frequencies(m, is_window, frequency);
-    for (int pos = 0; pos < p->n_ctx; pos++) {
-        if (pos % 1024 == 0 && abort && atomic_load(abort)) {
-            return err_set(e, ERR_CANCELED, "loading was canceled");
-        }
-        fill_row(frequency, p->n_rot / 2, by, pos, table + (size_t)pos * (size_t)p->n_rot);
+    struct filling f = {.p = &m->params, .table = table, .abort = by->abort};
+    assert(f.p->n_rot / 2 <= HALF_MAX);
+    f.by = frequencies(m, is_window, f.frequency);
+    const int n_items = (f.p->n_ctx + ITEM_ROWS - 1) / ITEM_ROWS;
+    if (by->pool) {
+        pool_run(by->pool, fill_item, &f, n_items);
     }
-    return 0;
+    for (int i = 0; !by->pool && i < n_items; i++) {
+        fill_item(&f, i, 0);
+    }
+    return is_aborted(by->abort) ? err_set(e, ERR_CANCELED, "loading was canceled") : 0;
 }
 
 /* Whether layer i is one of every n-th. */
@@ -182,15 +209,15 @@ static bool is_nth(int i, int period)
     return period > 0 && (i + 1) % period == 0;
 }
 
-int model_make_rope(struct model *m, float *tables, const atomic_int *abort, struct err *e)
+int model_make_rope(struct model *m, float *tables, const struct rope_by *by, struct err *e)
 {
     const struct model_params *p = &m->params;
     m->rope = tables;
     m->window_rope = NULL;
-    int rc = fill_table(m, false, m->rope, abort, e);
+    int rc = fill_table(m, false, m->rope, by, e);
     if (!rc && has_window_table(p)) {
         m->window_rope = tables + (size_t)p->n_ctx * (size_t)p->n_rot;
-        rc = fill_table(m, true, m->window_rope, abort, e);
+        rc = fill_table(m, true, m->window_rope, by, e);
     }
     for (int i = 0; i < p->n_layers; i++) {
         struct model_layer *l = &m->layers[i];

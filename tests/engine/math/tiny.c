@@ -120,7 +120,7 @@ struct model *tiny_new(const struct tiny_shape *s, uint64_t seed)
     m->lm_head = &m->embd;
     m->output_norm = norm_weights(&d, s->n_embd);
     float *tables = malloc(model_rope_floats(&m->params) * sizeof *tables);
-    must(tables != NULL && model_make_rope(m, tables, NULL, NULL) == 0);
+    must(tables != NULL && model_make_rope(m, tables, &(struct rope_by){NULL, NULL}, NULL) == 0);
     return m;
 }
 
