@@ -106,14 +106,18 @@ static int load_default(struct work *w, struct err *e)
     struct daemon *d = w->d;
     const uint64_t bytes = d->config->memory_bytes ? d->config->memory_bytes : budget_default();
     const struct host_room room = {bytes, bytes, d->config->ctx};
-    const struct load pins = {.pins = d->pins, .n_pins = d->n_pins};
+    struct load pins = {0};
     struct host *h = host_new(d, d->served[0]);
     atomic_store(&d->n.memory_bytes_max, bytes);
     if (!h)
         return err_set(e, ERR_NOMEM, "out of memory for the model");
     int rc = host_load(h, &room, e);
     if (rc == 0)
-        rc = history_opened(e); /* what comes now needs its pins */
+        rc = history_opened(e); /* what comes now needs its pins, which weren't there before */
+    if (rc == 0) {
+        pins.pins = d->pins;
+        pins.n_pins = d->n_pins;
+    }
     if (rc == 0)
         rc = hub_open(d, &w->hub_pool, &w->hub, e);
     if (rc == 0)
