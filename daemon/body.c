@@ -533,18 +533,31 @@ int body_role(const json *message, const char *field, enum chat_role *ret_role,
                         SHOWN_BYTES, role, is_tool ? "supported" : "a role");
 }
 
+int body_refuse_in_message(const json *message, const char *field, struct http_error *ret)
+{
+    static const struct body_refusal refusals[] = {{"tool_calls", NEUTRAL_EMPTY},
+                                                   {"function_call", NEUTRAL_NONE},
+                                                   {"audio", NEUTRAL_NONE},
+                                                   {"refusal", NEUTRAL_EMPTY}};
+    char name[SHOWN_BYTES];
+    int rc = body_refuse(message, refusals, sizeof refusals / sizeof *refusals, ret);
+    if (rc && ret->param) {
+        snprintf(name, sizeof name, "%.39s.%.23s", field, ret->param);
+        param_set(ret, name);
+    }
+    return rc;
+}
+
 static int add_message(const json *message, const char *field, struct turn *t,
                        struct http_error *ret)
 {
-    static const struct body_refusal refusals[] = {
-        {"tool_calls", NEUTRAL_EMPTY}, {"function_call", NEUTRAL_NONE}, {"audio", NEUTRAL_NONE}};
     enum chat_role role;
     struct body_text text;
     int rc;
     if (json_type(message) != JSON_OBJECT)
         return wrong_type(ret, field, "object", message);
     if ((rc = body_role(message, field, &role, ret)) ||
-        (rc = body_refuse(message, refusals, sizeof refusals / sizeof *refusals, ret)) ||
+        (rc = body_refuse_in_message(message, field, ret)) ||
         (rc = body_content(message, field, &t->arena, &text, ret)))
         return rc;
     if (!text.s && role != CHAT_ASSISTANT)

@@ -100,6 +100,10 @@ struct body_text {
  */
 int body_content(const json *message, const char *field, struct arena *a,
                  struct body_text *ret_text, struct http_error *ret) MUST_USE;
+/* What a message says beside its content: calls of tools, audio, a refusal. None of it can be kept,
+ * so it is a 400 unsupported_parameter unless empty. */
+int body_refuse_in_message(const json *message, const char *field,
+                           struct http_error *ret) MUST_USE;
 /* "system" and "developer", "user", "assistant". "tool" and "function" are 400
  * unsupported_parameter, others 400. */
 int body_role(const json *message, const char *field, enum chat_role *ret_role,

@@ -131,10 +131,12 @@ static int parse_one(const json *item, const char *field, struct arena *a,
                             field, json_type_name(json_type(item)));
     if ((rc = check_type(item, field, ret_error)) ||
         (rc = body_role(item, field, &role, ret_error)) ||
+        (rc = body_refuse_in_message(item, field, ret_error)) ||
         (rc = body_content(item, field, a, &text, ret_error)))
         return rc;
     if (!text.s && role != CHAT_ASSISTANT)
         return body_refused(ret_error, "invalid_value", field, "%s has no content", field);
+    const struct body_text answer = text;
     if (role == CHAT_ASSISTANT && (rc = join_thought(item, field, a, &text, ret_error)))
         return rc;
     *ret = (struct memory_new_message){
@@ -142,6 +144,7 @@ static int parse_one(const json *item, const char *field, struct arena *a,
         .text = text.s ? text.s : "",
         .n_text = text.n,
         .status = MEMORY_STORED,
+        .is_opened = text.s != answer.s, /* without marks of its own it is all thought */
     };
     return role == CHAT_ASSISTANT ? parse_answer(item, field, a, ret, ret_error) : 0;
 }
@@ -221,16 +224,32 @@ static const char *own_status(enum memory_status status)
     return names[status];
 }
 
+/* What was begun as a thought ends at the closing mark of whichever model wrote it; without one it
+ * is thought to its end, as it was streamed. */
+static void split_opened(const struct memory_message *m, struct chat_split *ret)
+{
+    const struct chat_think *k;
+    for (size_t i = 0; (k = chat_think_row(i)) != NULL; i++)
+        if (chat_think_split(k, m->text, m->n_text, ret))
+            return;
+    chat_think_all(m->text, m->n_text, ret);
+}
+
 /* An answer's parts; false: no thought is in it. */
 static bool find_thought(const struct memory_message *m, const struct chat_think *marks,
                          struct chat_split *ret)
 {
     const struct chat_think *k;
-    for (size_t i = 0; m->role == MEMORY_ASSISTANT && (k = chat_think_row(i)) != NULL; i++)
+    if (m->role != MEMORY_ASSISTANT || m->n_text == 0)
+        return false;
+    for (size_t i = 0; (k = chat_think_row(i)) != NULL; i++)
         if (chat_think_opens(k, m->text, m->n_text))
             return chat_think_split(k, m->text, m->n_text, ret);
-    return m->role == MEMORY_ASSISTANT && marks &&
-           chat_think_split(marks, m->text, m->n_text, ret);
+    if (marks && chat_think_split(marks, m->text, m->n_text, ret))
+        return true;
+    if (m->is_opened)
+        split_opened(m, ret);
+    return m->is_opened;
 }
 
 /* The thought as a part of its own, and what stood around it. */

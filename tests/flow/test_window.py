@@ -5,7 +5,7 @@ what is never dropped; and by which ways a strategy is chosen. Cases B08 to B14,
 import json
 import unittest
 
-from harness import Scripted, main, system, user
+from harness import Scripted, assistant, main, system, user
 from talk import STRATEGIES, Talk, filler, is_cut, left, receipt, script
 
 CTX = 256
@@ -224,6 +224,21 @@ class Kept(unittest.TestCase):
                     self.assertEqual(status, 200, r)
                     self.assertEqual(json.dumps(r["hearth"]["window"]).count(SYSTEM), 1, r)
 
+    def test_a_yes_to_a_question_leaves_after_small_talk(self):
+        with Scripted({"ctx": 640}) as d:
+            for before, stays in (("Shall I book the ferry?", True), ("I like islands.", False)):
+                said = [user("We go to the isle in May."), assistant(before)]
+                said += [user("Yes."), assistant("Understood.")]
+                said += [user("Hello"), assistant("Hello there!")] * 8
+                body = {"messages": said + [user("Where do we go? " + "x " * 110)]}
+                body["hearth"] = {"context": "prune", "window": True}
+                status, r = d.post("/v1/chat/completions", body)
+                self.assertEqual(status, 200, r)
+                words = [m["content"] for m in r["hearth"]["window"]]
+                self.assertIn(said[0]["content"], words)
+                self.assertLess(words.count("Hello"), 8)
+                self.assertEqual("Yes." in words, stays, words)
+
     def test_system_and_newest_message_too_large_together_are_refused(self):  # B08
         with Scripted(a_script()) as d:
             t = with_system(d, "auto")
@@ -380,9 +395,20 @@ class Legal(unittest.TestCase):
                  "name": "f", "arguments": "{}"}]}),
                 ("/v1/responses", {"input": [{"type": "function_call_output", "call_id": "c1",
                  "output": "1"}]}),
+                ("/v1/responses", {"input": [{"role": "assistant", "tool_calls": [call]},
+                 user("x")]}),
+                ("/v1/conversations", {"items": [{"role": "assistant", "content": None,
+                 "tool_calls": [call]}]}),
+                ("/v1/conversations", {"items": [{"role": "assistant", "content": "x",
+                 "function_call": {"name": "f"}}]}),
+                ("/v1/conversations", {"items": [{"role": "assistant", "refusal": "no"}]}),
+                ("/v1/conversations", {"items": [{"role": "assistant", "audio": {"id": "a"}}]}),
             ):
                 status, r = d.post(path, body)
                 self.assertEqual((status, r["error"]["code"]), (400, "unsupported_parameter"), r)
+            none = {"tool_calls": [], "function_call": None, "audio": None, "refusal": None}
+            body = {"items": [{"role": "assistant", "content": "x", **none}]}
+            self.assertEqual(d.post("/v1/conversations", body)[0], 200)
 
 
 class Strategies(unittest.TestCase):
