@@ -283,7 +283,8 @@ int prepare_store(struct history *h, struct turn *t, const struct prepare_place 
     all[n] = (struct memory_new_message){.role = MEMORY_ASSISTANT,
                                          .text = "",
                                          .model = t->model,
-                                         .status = MEMORY_GENERATING};
+                                         .status = MEMORY_GENERATING,
+                                         .is_opened = t->thought.stage == THOUGHT_OPEN};
     all[0].conversation = place->conversation;
     all[0].parent = place->parent; /* each of the others follows the one before it */
     if (memory_message_add_all(h->memory, all, n + 1, added, &t->arena, &e))

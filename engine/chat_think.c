@@ -113,6 +113,14 @@ bool chat_think_split(const struct chat_think *k, const char *text, size_t n,
     return true;
 }
 
+void chat_think_all(const char *text, size_t n, struct chat_split *ret)
+{
+    const struct jinja_str all = {.s = text, .n = n};
+    const struct jinja_str thought = jinja_strip_space(&all, 3);
+    *ret = (struct chat_split){
+        .thought = thought.s, .n_thought = thought.n, .answer = text + n, .n_answer = 0};
+}
+
 /* ---- asking a template ---- */
 
 #define MARK_BYTES_MAX 96

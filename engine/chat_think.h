@@ -33,5 +33,7 @@ struct chat_split { /* borrowed from the text */
  */
 bool chat_think_split(const struct chat_think *k, const char *text, size_t n,
                       struct chat_split *ret);
+/* All of it is thought, but for white space around it; the answer is the end of the text. */
+void chat_think_all(const char *text, size_t n, struct chat_split *ret);
 
 #endif

@@ -73,6 +73,7 @@ struct memory_message {
     const char *finish; /* "stop", "length", "canceled", "error" or "" */
     const char *model;  /* of an answer */
     int64_t created_at;
+    bool is_opened; /* its prompt ended within a thought: it begins as one */
 };
 
 /* Conversations. metadata NULL: {}. */
@@ -137,6 +138,7 @@ struct memory_new_message {
     enum memory_status status; /* MEMORY_STORED for a person's, MEMORY_COMPLETE for an added
                                 * answer, MEMORY_GENERATING for one that begins */
     const struct memory_context *context; /* injected with it (memory/window.h), or NULL */
+    bool is_opened; /* memory_message's */
 };
 int memory_message_add(struct memory *m, const struct memory_new_message *msg,
                        struct memory_message *ret, struct arena *a, struct err *e) MUST_USE;

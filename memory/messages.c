@@ -13,7 +13,7 @@
 /* What message_read takes, in its order. */
 #define MESSAGE_COLUMNS                                                                            \
     "m.row, m.parent, m.conversation, m.id, m.role, m.status, m.finish, m.model, m.created_at, "   \
-    "m.text"
+    "m.text, m.is_opened"
 
 static int message_read(struct stmt *s, struct memory_message *ret, struct arena *a,
                         struct err *e)
@@ -25,6 +25,7 @@ static int message_read(struct stmt *s, struct memory_message *ret, struct arena
         .role = (enum memory_role)column_int(s, 4),
         .status = (enum memory_status)column_int(s, 5),
         .created_at = column_int(s, 8),
+        .is_opened = column_int(s, 10) != 0,
     };
     size_t n;
     const char *id = column_text(s, 3, &n);
@@ -79,6 +80,7 @@ static int message_insert(struct memory *m, const struct memory_new_message *msg
         .finish = "",
         .created_at = clock_wall_s(),
         .n_text = msg->n_text,
+        .is_opened = msg->is_opened,
     };
     random_id("msg_", out.id);
     out.model = arena_str(a, msg->model ? msg->model : "");
@@ -92,8 +94,8 @@ static int message_insert(struct memory *m, const struct memory_new_message *msg
         return rc;
     struct stmt *s = db_stmt(
         m->db,
-        "INSERT INTO message (id, conversation, parent, role, status, model, created_at, text)"
-        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        "INSERT INTO message (id, conversation, parent, role, status, model, created_at, text,"
+        " is_opened) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         e);
     stmt_str(s, 1, out.id);
     stmt_int(s, 2, out.conversation);
@@ -103,6 +105,7 @@ static int message_insert(struct memory *m, const struct memory_new_message *msg
     stmt_str(s, 6, out.model);
     stmt_int(s, 7, out.created_at);
     stmt_text(s, 8, out.text, out.n_text);
+    stmt_int(s, 9, out.is_opened);
     rc = stmt_run(s, e);
     if (rc < 0)
         return rc;

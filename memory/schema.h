@@ -299,6 +299,9 @@ static const char *const schema_steps[] = {
     "  conversation INTEGER PRIMARY KEY REFERENCES conversation ON DELETE CASCADE,"
     "  steps BLOB NOT NULL" /* memory/paths.c */
     ") STRICT;",
+
+    /* 12: whether an answer's prompt had opened a thought; of those before nobody knows */
+    "ALTER TABLE message ADD COLUMN is_opened INTEGER NOT NULL DEFAULT 0;",
 };
 
 #define SCHEMA_VERSION ((int)(sizeof(schema_steps) / sizeof(schema_steps[0])))

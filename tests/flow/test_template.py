@@ -223,6 +223,41 @@ class Apart(unittest.TestCase):
         self.assertEqual(parts, [("reasoning_text", "hm"), ("output_text", "Yes.")])
         self.assertEqual(marks, {"before": "", "between": "\n</think>\n\n"})
 
+    def test_a_thought_that_the_prompt_opened_and_nothing_closed_is_no_answer(self):
+        parts, marks = self.items(OPENING, ["\n", "a ", "b "])
+        self.assertEqual(parts, [("reasoning_text", "a b"), ("output_text", "")])
+        self.assertEqual(marks, {"before": "\n", "between": " "})
+
+    def test_every_way_to_ask_tells_an_unclosed_thought_alike(self):
+        d = Scripted(
+            {
+                "chat_template": OPENING,
+                "default": {"pieces": ["deep ", "and ", "deeper ", "</think>", "Yes."]},
+            }
+        )
+        try:
+            few = {"max_tokens": 3}
+            r = d.chat([user("q")], **few)
+            self.assertEqual((thought(r), content(r)), ("deep and deeper", ""))
+            self.assertEqual(r["choices"][0]["finish_reason"], "length")
+            with d.chat_stream([user("q")], **few) as s:
+                chunks = [c for c in s if isinstance(c, dict)]
+            deltas = [c["choices"][0]["delta"] for c in chunks if c.get("choices")]
+            for key, want in (("reasoning_content", "deep and deeper"), ("content", "")):
+                self.assertEqual("".join(x.get(key) or "" for x in deltas), want)
+            c = d.post("/v1/conversations", {})[1]["id"]
+            body = {"conversation": c, "input": "q", "max_output_tokens": 3}
+            status, r = d.post("/v1/responses", body)
+            self.assertEqual((status, r["status"]), (200, "incomplete"), r)
+            self.assertEqual(r["output"][0]["content"][0]["text"], "deep and deeper")
+            item = d.get(f"/v1/conversations/{c}/items")[1]["data"][0]
+            self.assertEqual(
+                [(p["type"], p["text"]) for p in item["content"]],
+                [("reasoning_text", "deep and deeper"), ("output_text", "")],
+            )
+        finally:
+            d.stop()
+
     def test_items_without_a_thought_are_as_they_were(self):
         parts, marks = self.items(STRIPPING, ["Yes ", "<think>"])
         self.assertEqual((parts, marks), ([("output_text", "Yes <think>")], None))

@@ -43,6 +43,29 @@ static void text_is_kept_byte_for_byte_with_its_nuls(void **state)
     assert_memory_equal(found.text, text, sizeof(text));
 }
 
+static void that_a_prompt_opened_a_thought_is_kept(void **state)
+{
+    (void)state;
+    struct memory_conversation c = add_conversation();
+    struct memory_message m[2], found;
+    for (int i = 0; i < 2; i++) {
+        const struct memory_new_message msg = {.conversation = c.row,
+                                               .role = MEMORY_ASSISTANT,
+                                               .text = "deep",
+                                               .n_text = 4,
+                                               .status = MEMORY_GENERATING,
+                                               .is_opened = i == 1};
+        ASSERT_OK(memory_message_add(here.m, &msg, &m[i], &here.a, &here.e));
+        assert_int_equal(m[i].is_opened, i == 1);
+    }
+    place_reopen(); /* as after a kill: the answers are interrupted */
+    for (int i = 0; i < 2; i++) {
+        ASSERT_OK(memory_message_find(here.m, OWNER, m[i].id, &found, &here.a, &here.e));
+        assert_int_equal(found.is_opened, i == 1);
+        assert_int_equal(found.status, MEMORY_INTERRUPTED);
+    }
+}
+
 static void empty_and_large_texts_are_texts(void **state)
 {
     (void)state;
@@ -231,6 +254,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(messages_follow_one_another),
         TEST(branches_have_their_own_paths),
+        TEST(that_a_prompt_opened_a_thought_is_kept),
         TEST(text_is_kept_byte_for_byte_with_its_nuls),
         TEST(empty_and_large_texts_are_texts),
         TEST(parent_must_be_of_the_same_conversation),

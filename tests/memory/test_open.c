@@ -313,6 +313,9 @@ static void a_history_of_version_1_goes_on(void **state)
     struct memory_conversation c = get_conversation("conv_old");
     assert_int_equal(c.n_messages, 1);
     assert_string_equal(path_text(c.tip), "an old question");
+    struct memory_message question;
+    ASSERT_OK(memory_message_find(here.m, OWNER, "msg_old", &question, &here.a, &here.e));
+    assert_false(question.is_opened);
     uint8_t block[HASH_BYTES] = {9};
     struct memory_message answer = begin_answer(c.row, c.tip, "m");
     const struct memory_answer end = {
