@@ -215,6 +215,18 @@ int cmd_export(struct client *c, int argc, char **argv)
 
 /* ---- import ---- */
 
+/* What a message says, for the daemon to take or to refuse: nothing of it is left out here. */
+static void copy_said(json *to, const json *message)
+{
+    static const char *const keys[] = {"content",       "hearth", "tool_calls",
+                                       "function_call", "audio",  "refusal"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const json *j = json_get(message, keys[i], NULL);
+        if (j)
+            json_set(to, keys[i], json_copy(j));
+    }
+}
+
 /* The next messages that fit one request, as items of body. */
 static void add_items(json *body, const json **at)
 {
@@ -228,9 +240,9 @@ static void add_items(json *body, const json **at)
         json *item = json_add(items, json_object());
         json_set_str(item, "type", "message");
         json_set_str(item, "role", item_role(*at));
-        json_set_strn(item, "content", b.data ? b.data : "", b.len);
+        copy_said(item, *at);
         copy_str(item, "status", *at);
-        if (json_str(json_get(*at, "model", NULL)))
+        if (json_str(json_get(*at, "model", NULL)) && !json_get(item, "hearth", NULL))
             copy_str(json_set(item, "hearth", json_object()), "model", *at);
         n_bytes += b.len;
         buf_done(&b);

@@ -285,6 +285,20 @@ class Exports(Case):
                 "nobody",
             ),
             ('{"metadata":{"a":1},"messages":[]}', "metadata"),
+            # What a message says beside its text isn't left out in silence.
+            (
+                '{"messages":[{"role":"user","content":"x"},{"role":"assistant",'
+                '"content":null,"tool_calls":[{"id":"1"}]}]}',
+                "tool_calls",
+            ),
+            ('{"messages":[{"role":"assistant","content":"x","audio":{"id":"1"}}]}', "audio"),
+            (
+                '{"messages":[{"role":"user","content":[{"type":"text","text":"p"},'
+                '{"type":"image_url","image_url":{"url":"x"}}]}]}',
+                "image_url",
+            ),
+            ('{"messages":[{"role":"user","content":5}]}', "number"),
+            ('{"messages":[{"role":"user"}]}', "content"),
         ):
             with self.subTest(bad=bad[:40]):
                 before = len(self.ids())
