@@ -182,9 +182,9 @@ static int read_ids(const struct gguf *g, struct arrays *a, struct tok_spec *spe
 }
 
 /* add_eos_token is read to see that it is a flag, no more: a prompt, of a chat or a completion, is
- * there to be continued, and a template says where turns end (Hugging Face prints it without special
- * tokens, llama.cpp's programs refuse such a file for generation). Texts to embed are marked by
- * WordPiece's own rule. */
+ * there to be continued, and a template says where turns end (Hugging Face tokenises its text
+ * without special tokens; llama.cpp's completion program refuses such a file). Texts to embed are
+ * marked by WordPiece's own rule. */
 static int read_flags(const struct gguf *g, const struct arrays *a, struct tok_spec *spec,
                       struct err *e)
 {
