@@ -56,6 +56,8 @@ static int value_of(const struct turn_window *w, size_t i, int tokens, int age)
 {
     const struct plan_text text = {
         .kind = w->v[i].role == CHAT_USER ? PLAN_USER : PLAN_ASSISTANT,
+        .is_reply = w->v[i].role == CHAT_USER && i > 0 && w->v[i - 1].role == CHAT_ASSISTANT &&
+                    plan_asks(w->parts[i - 1].text, w->parts[i - 1].n_text),
         .text = w->parts[i].text,
         .n_text = w->parts[i].n_text,
         .tokens = tokens,

@@ -156,7 +156,11 @@ static void add_slot(const struct folding *f, struct cutting *k, size_t i, int a
     const struct fold_slot *slot = &f->w.v[i];
     const struct fold_message *m = &f->in->v[slot->message];
     struct plan_item item = {.kind = kind_of(m), .tokens = m->tokens};
+    const struct fold_message *before = slot->message > 0 ? m - 1 : NULL;
     const struct plan_text text = {.kind = item.kind,
+                                   .is_reply = item.kind == PLAN_USER && before &&
+                                               before->role == MEMORY_ASSISTANT &&
+                                               plan_asks(before->text, before->n_text),
                                    .text = m->text,
                                    .n_text = m->n_text,
                                    .tokens = m->tokens,

@@ -161,12 +161,15 @@ size_t plan_select(const int *tokens, size_t n, int budget, int *ret_tokens);
 #define PLAN_FAR 3
 struct plan_text {
     enum plan_kind kind;
-    bool is_reply;    /* the message before it ends with a question mark */
+    bool is_reply;    /* a person's, and the message before it asks: plan_asks */
     const char *text; /* [n_text], UTF-8; may hold NULs */
     size_t n_text;
     int tokens;
     int age; /* turns between it and the newest: 0, it is in the newest */
 };
 int plan_value(const struct plan_text *t);
+/* Whether a text ends with a question mark (ASCII, CJK or Arabic), but for white space, quotes,
+ * brackets and the marks of Markdown behind it. */
+bool plan_asks(const char *text, size_t n_text);
 
 #endif

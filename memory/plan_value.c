@@ -373,6 +373,12 @@ static struct lines read_lines(const char *text, size_t n_text)
     return ret;
 }
 
+static bool ends_with(const char *text, size_t n, const char *end)
+{
+    const size_t n_end = strlen(end);
+    return n >= n_end && memcmp(text + n - n_end, end, n_end) == 0;
+}
+
 /* 0: not bulky. */
 static int value_of_bulk(const struct plan_text *t)
 {
@@ -384,6 +390,24 @@ static int value_of_bulk(const struct plan_text *t)
     if (l.n >= 8 && l.n_machine * 10 >= l.n * 6)
         return VALUE_BULKY;
     return l.code_bytes * 2 > l.bytes ? VALUE_CODE : 0;
+}
+
+bool plan_asks(const char *text, size_t n)
+{
+    static const char *const marks[] = {"?", "\xEF\xBC\x9F", "\xD8\x9F"}; /* ？ ؟ */
+    static const char *const behind[] = {" ",  "\n", "\r", "\t", "\"", "'", ")", "]", "*", "_",
+                                         "\xE2\x80\x9D", "\xE2\x80\x99", "\xEF\xBC\x89",
+                                         "\xE3\x80\x8D"}; /* ” ’ ） 」 */
+    size_t before = n + 1;
+    while (n < before) {
+        before = n;
+        for (size_t i = 0; i < sizeof behind / sizeof *behind; i++)
+            n -= ends_with(text, n, behind[i]) ? strlen(behind[i]) : 0;
+    }
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+        if (ends_with(text, n, marks[i]))
+            return true;
+    return false;
 }
 
 int plan_value(const struct plan_text *t)

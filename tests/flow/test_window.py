@@ -229,15 +229,22 @@ class Kept(unittest.TestCase):
             for before, stays in (("Shall I book the ferry?", True), ("I like islands.", False)):
                 said = [user("We go to the isle in May."), assistant(before)]
                 said += [user("Yes."), assistant("Understood.")]
-                said += [user("Hello"), assistant("Hello there!")] * 8
-                body = {"messages": said + [user("Where do we go? " + "x " * 110)]}
+                said += [user("Hello"), assistant("Hello there!")] * 11
+                body = {"messages": said + [user("Where do we go? " + "x " * 60)]}
                 body["hearth"] = {"context": "prune", "window": True}
                 status, r = d.post("/v1/chat/completions", body)
                 self.assertEqual(status, 200, r)
-                words = [m["content"] for m in r["hearth"]["window"]]
-                self.assertIn(said[0]["content"], words)
-                self.assertLess(words.count("Hello"), 8)
-                self.assertEqual("Yes." in words, stays, words)
+                t = Talk(d, "prune", items=[{"type": "message", **m} for m in said[:20]])
+                more = [{"type": "message", **m} for m in said[20:]]
+                self.assertEqual(d.post(f"/v1/conversations/{t.id}/items", {"items": more})[0], 200)
+                t.say(body["messages"][-1]["content"])
+                for words in (
+                    [m["content"] for m in r["hearth"]["window"]],
+                    [i["text"] for i in t.window()["items"]],
+                ):
+                    self.assertIn(said[0]["content"], words)
+                    self.assertLess(words.count("Hello"), 11)
+                    self.assertEqual("Yes." in words, stays, words)
 
     def test_system_and_newest_message_too_large_together_are_refused(self):  # B08
         with Scripted(a_script()) as d:

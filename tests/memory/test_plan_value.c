@@ -185,6 +185,23 @@ static void any_bytes_have_a_value(void **state)
     }
 }
 
+static void a_question_ends_with_its_mark(void **state)
+{
+    (void)state;
+    static const char *const yes[] = {"?", "Do you?", "Do you? \n", "He said \"why?\"", "**Sure?**",
+                                      "你吃辣吗？", "（真的吗？）", "“Really?”", "هل أنت بخير؟"};
+    static const char *const no[] = {"",  " ",    "Yes.",     "Why? I see.",
+                                     "？x", "\x9F", "\xBC\x9F", "))"};
+    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++)
+        if (!plan_asks(yes[i], strlen(yes[i])))
+            fail_msg("%s", yes[i]);
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++)
+        if (plan_asks(no[i], strlen(no[i])))
+            fail_msg("%s", no[i]);
+    assert_false(plan_asks("why?", 3));
+    assert_false(plan_asks(NULL, 0));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -196,6 +213,7 @@ int main(void)
         cmocka_unit_test(old_bulk_is_worth_little_and_new_bulk_is_not),
         cmocka_unit_test(old_code_is_worth_less_than_talk),
         cmocka_unit_test(any_bytes_have_a_value),
+        cmocka_unit_test(a_question_ends_with_its_mark),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
