@@ -645,7 +645,7 @@ void config_help(struct buf *b)
 {
     buf_str(b, "hearthd — a local chat daemon\n\n"
                "    hearthd --model FILE [flags]\n"
-               "    hearthd bench | probe …                   offline, no socket\n\n"
+               "    hearthd bench | perplexity | probe …      offline, no socket\n\n"
                "Every flag has the same name in hearth.conf (name = value); flag before file "
                "before default.\n\n");
     for (size_t i = 0; i < N_ROWS; i++) {
