@@ -280,7 +280,13 @@ static void print_model_line(const json *m)
         print_bytes(number(m, "weights_bytes"));
         printf(", KV ");
         print_bytes(number(m, "kv_bytes_per_token"));
-        printf(" a token%s", is_set(m, "has_template") ? "" : ", no chat template");
+        printf(" a token");
+        if (number(m, "kv_window") > 0) {
+            printf(" (");
+            print_bytes(number(m, "kv_bytes_per_old_token"));
+            printf(" of one more than %.0f back)", number(m, "kv_window"));
+        }
+        printf("%s", is_set(m, "has_template") ? "" : ", no chat template");
     }
     printf("\n    ");
     print_model_state(m);

@@ -188,6 +188,17 @@ static void add_fit(json *o, const struct history *h, const struct engine_summar
         json_set_str(o, "why", why.text);
 }
 
+/* What a position takes; and what is left of it when it is out of sight of the layers that see a
+ * window. */
+static void add_kv(json *o, uint64_t bytes, int window, uint64_t old_bytes)
+{
+    json_set_int(o, "kv_bytes_per_token", (int64_t)bytes);
+    if (window == 0)
+        return;
+    json_set_int(o, "kv_window", window);
+    json_set_int(o, "kv_bytes_per_old_token", (int64_t)old_bytes);
+}
+
 static void add_summary(json *o, const struct history *h, const struct engine_summary *s)
 {
     json_set_str(o, "name", s->name);
@@ -204,7 +215,7 @@ static void add_summary(json *o, const struct history *h, const struct engine_su
     }
     json_set_bool(o, "has_template", s->has_template);
     json_set_int(o, "weights_bytes", (int64_t)s->weights_bytes);
-    json_set_int(o, "kv_bytes_per_token", (int64_t)s->kv_bytes);
+    add_kv(o, s->kv_bytes, s->window, s->kv_old_bytes);
     add_fit(o, h, s);
 }
 
@@ -260,7 +271,7 @@ static json *running_json(const struct history *h)
     json_set_bool(o, "runs", true);
     json_set_bool(o, "has_template", engine_chat(h->engine) != NULL);
     json_set_int(o, "weights_bytes", (int64_t)info->weights_bytes);
-    json_set_int(o, "kv_bytes_per_token", (int64_t)(info->kv.block_bytes / KV_BLOCK));
+    add_kv(o, info->kv.block_bytes / KV_BLOCK, info->kv.window, info->kv.full_bytes / KV_BLOCK);
     json_set_bool(o, "fits", true);
     json_set_int(o, "ctx", h->ctx);
     return o;

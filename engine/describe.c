@@ -108,6 +108,8 @@ static int check_model(const struct gguf *g, const struct engine_intent *as,
     if (!rc) {
         ret->weights_bytes = weights;
         ret->kv_bytes = kv.block_bytes / KV_BLOCK;
+        ret->window = kv.window;
+        ret->kv_old_bytes = kv.full_bytes / KV_BLOCK;
     }
     return rc;
 }

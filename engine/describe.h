@@ -23,6 +23,8 @@ struct engine_summary {
     uint64_t weights_bytes; /* resident when loaded for n_ctx positions; 0: doesn't run */
     int n_ctx_train;        /* 0: not said */
     uint64_t kv_bytes;      /* of a position; 0: doesn't run */
+    int window;             /* positions that some layers see no further than; 0: all see all */
+    uint64_t kv_old_bytes;  /* of a position that is further back than that */
     bool is_embedding;      /* no chat model: for --embedding-model */
     bool has_template;      /* false: completions only */
     bool runs;

@@ -56,6 +56,19 @@ class Models(ModelsDirectory, unittest.TestCase):
         self.assertFalse(models["junk"]["runs"])
         self.assertIn("GGUF", models["junk"]["why"])
 
+    def test_of_windowed_layers_it_is_said_what_an_old_token_takes(self):
+        self.make("all-see", "--layers", "6")
+        window = ["--layers", "6", "--set", "attention.sliding_window=70"]
+        self.make("some-see", "--arch", "gemma3", *window)
+        with Scripted(SCRIPT) as d:
+            models = self.listed(d)
+        self.assertNotIn("kv_window", models["all-see"])
+        some = models["some-see"]
+        self.assertTrue(some["runs"], some)
+        self.assertEqual(some["kv_window"], 70)
+        # One of six layers sees all.
+        self.assertEqual(some["kv_bytes_per_token"], 6 * some["kv_bytes_per_old_token"])
+
     def test_what_does_not_fit_is_said_with_the_numbers(self):
         self.make("wide", "--ctx", "65536", "--layers", "64", "--kv-heads", "2")
         with Scripted(SCRIPT, "--memory", "128M") as d:
