@@ -22,12 +22,6 @@
 #include "engine/quant.h"
 #include "engine/quants.h"
 
-/* One block of 32 weights (or 8 of a super-block), taken out of the file's bits. */
-struct block32 {
-    uint8_t q[32]; /* quants as quants.h has them: unsigned, or signed 8 bits as bytes */
-    uint8_t s[2];  /* scale and minimum of 32, or what belongs to each 16 */
-};
-
 /* What lies before a block's quants. */
 enum sub {
     SUB_NONE,
@@ -44,10 +38,9 @@ struct unpacker {
     int bias;
     int sub;                /* enum sub */
     int d_offset, m_offset; /* of the F16 scale and minimum in the file block; m −1: none */
-    /* Block i of 32 within the file block: taken out, or straight into a column of the packed
-     * block's quants, and s. Packing is most of what a start takes, so common types have the
-     * second; floats have neither. */
-    void (*unpack)(const uint8_t *block, int i, struct block32 *ret);
+    /* Block i of 32 within the file block into a column of the packed block's quants, and s: scale
+     * and minimum of 32, or what belongs to each 16. By words of four quants, since packing is most
+     * of what a start takes. Floats have none. */
     void (*pack)(const uint8_t *block, int i, uint8_t *quants, int column, uint8_t s[2]);
 };
 
@@ -61,46 +54,6 @@ static void unpack_scale_min(const uint8_t *p, int i, uint8_t s[2])
         s[0] = (uint8_t)((p[i + 4] & 15) | p[i - 4] >> 6 << 4);
         s[1] = (uint8_t)(p[i + 4] >> 4 | p[i] >> 6 << 4);
     }
-}
-
-static void unpack_q5_k(const uint8_t *b, int i, struct block32 *ret)
-{
-    const uint8_t *qh = b + 16, *qs = b + 48 + 32 * (i / 2);
-    unpack_scale_min(b + 4, i, ret->s);
-    for (int k = 0; k < 32; k++)
-        ret->q[k] = (uint8_t)((i & 1 ? qs[k] >> 4 : qs[k] & 15) | (qh[k] >> i & 1) << 4);
-}
-
-static void unpack_q6_k(const uint8_t *b, int i, struct block32 *ret)
-{
-    /* Halves of 128; in each, 32 low nibbles of parts 0 and 1, the same bytes' high nibbles for 2
-     * and 3. */
-    const int half = i / 4, part = i % 4;
-    const uint8_t *ql = b + 64 * half + 32 * (part & 1), *qh = b + 128 + 32 * half;
-    for (int k = 0; k < 32; k++) {
-        int low = part < 2 ? ql[k] & 15 : ql[k] >> 4;
-        ret->q[k] = (uint8_t)(low | (qh[k] >> 2 * part & 3) << 4);
-    }
-    memcpy(ret->s, b + 192 + 2 * i, 2);
-}
-
-static void unpack_q3_k(const uint8_t *b, int i, struct block32 *ret)
-{
-    const uint8_t *hmask = b, *qs = b + 32 + 32 * (i / 4), *scales = b + 96;
-    for (int k = 0; k < 32; k++)
-        ret->q[k] = (uint8_t)((qs[k] >> 2 * (i % 4) & 3) | (hmask[k] >> i & 1) << 2);
-    for (int h = 0; h < 2; h++) {
-        int j = 2 * i + h, low = j < 8 ? scales[j] & 15 : scales[j - 8] >> 4;
-        ret->s[h] = (uint8_t)((low | (scales[8 + j % 4] >> 2 * (j / 4) & 3) << 4) - 32);
-    }
-}
-
-static void unpack_q2_k(const uint8_t *b, int i, struct block32 *ret)
-{
-    const uint8_t *qs = b + 16 + 32 * (i / 4);
-    for (int k = 0; k < 32; k++)
-        ret->q[k] = qs[k] >> 2 * (i % 4) & 3;
-    memcpy(ret->s, b + 2 * i, 2);
 }
 
 #define LOW_NIBBLES UINT32_C(0x0f0f0f0f)
@@ -122,25 +75,21 @@ static void pack_nibbles(const uint8_t *qs, uint8_t *quants, int column)
     }
 }
 
-/* Bits at even places to the lower half, those at odd ones to the upper (Hacker's Delight, 7-2). */
-static uint32_t unshuffle(uint32_t x)
-{
-    uint32_t t = (x ^ x >> 1) & 0x22222222;
-    x ^= t ^ t << 1;
-    t = (x ^ x >> 2) & 0x0c0c0c0c;
-    x ^= t ^ t << 2;
-    t = (x ^ x >> 4) & 0x00f000f0;
-    x ^= t ^ t << 4;
-    t = (x ^ x >> 8) & 0x0000ff00;
-    return x ^ t ^ t << 8;
-}
+/* Bit b of a byte's low half to the lowest bit of byte b, that of its high half to the next. */
+#define SPREAD(v)                                                                                  \
+    (((v) & 1u) | ((v) & 2u) << 7 | ((v) & 4u) << 14 | ((v) & 8u) << 21 | ((v) & 16u) >> 3 |       \
+     ((v) & 32u) << 4 | ((v) & 64u) << 11 | ((v) & 128u) << 18)
+#define SPREAD_4(v) SPREAD(v), SPREAD((v) + 1), SPREAD((v) + 2), SPREAD((v) + 3)
+#define SPREAD_16(v) SPREAD_4(v), SPREAD_4((v) + 4), SPREAD_4((v) + 8), SPREAD_4((v) + 12)
+#define SPREAD_64(v) SPREAD_16(v), SPREAD_16((v) + 16), SPREAD_16((v) + 32), SPREAD_16((v) + 48)
+static const uint32_t spread[256] = {SPREAD_64(0u), SPREAD_64(64u), SPREAD_64(128u),
+                                     SPREAD_64(192u)};
 
-/* Bit 4 j + b of the file's word is bit j of byte b: two steps of turning the place's five bits. */
+/* Bit 4 j + b of the file's word is bit j of byte b. */
 static void pack_fifth_bits(const uint8_t *qh, uint8_t *quants, int column)
 {
-    uint32_t x;
-    memcpy(&x, qh, sizeof x);
-    put_four(quants, 4, column, unshuffle(unshuffle(x)));
+    put_four(quants, 4, column,
+             spread[qh[0]] | spread[qh[1]] << 2 | spread[qh[2]] << 4 | spread[qh[3]] << 6);
 }
 
 static void pack_q4_0(const uint8_t *b, int i, uint8_t *quants, int column, uint8_t s[2])
@@ -178,32 +127,93 @@ static void pack_q8_0(const uint8_t *b, int i, uint8_t *quants, int column, uint
         put_four(quants, line, column, f[line]);
 }
 
-/* Low nibbles of 32 bytes are one block, the high ones the next. */
-static void pack_q4_k(const uint8_t *b, int i, uint8_t *quants, int column, uint8_t s[2])
+/* Low nibbles of 32 bytes are one block, the high ones another. */
+static void pack_half(const uint8_t *qs, bool is_high, uint8_t *quants, int column)
 {
     uint32_t f[8];
-    memcpy(f, b + 16 + 32 * (i / 2), sizeof f);
-    unpack_scale_min(b + 4, i, s);
+    memcpy(f, qs, sizeof f);
     for (int line = 0; line < 4; line++) {
         const uint32_t a = f[2 * line], c = f[2 * line + 1];
         put_four(quants, line, column,
-                 i & 1 ? (a >> 4 & LOW_NIBBLES) | (c & ~LOW_NIBBLES)
-                       : (a & LOW_NIBBLES) | (c & LOW_NIBBLES) << 4);
+                 is_high ? (a >> 4 & LOW_NIBBLES) | (c & ~LOW_NIBBLES)
+                         : (a & LOW_NIBBLES) | (c & LOW_NIBBLES) << 4);
     }
 }
 
+/* Bits `shift` and the next of 32 bytes, to two lines. */
+static void pack_pairs(const uint8_t *qs, int shift, uint8_t *quants, int line, int column)
+{
+    uint32_t f[8];
+    memcpy(f, qs, sizeof f);
+    for (int i = 0; i < 8; i++)
+        f[i] = f[i] >> shift & 0x03030303;
+    for (int i = 0; i < 2; i++)
+        put_four(quants, line + i, column,
+                 f[4 * i] | f[4 * i + 1] << 2 | f[4 * i + 2] << 4 | f[4 * i + 3] << 6);
+}
+
+/* Bit `shift` of 32 bytes, to one line. */
+static void pack_ones(const uint8_t *qs, int shift, uint8_t *quants, int line, int column)
+{
+    uint32_t f[8], all = 0;
+    memcpy(f, qs, sizeof f);
+    for (int i = 0; i < 8; i++)
+        all |= (f[i] >> shift & 0x01010101) << i;
+    put_four(quants, line, column, all);
+}
+
+static void pack_q4_k(const uint8_t *b, int i, uint8_t *quants, int column, uint8_t s[2])
+{
+    unpack_scale_min(b + 4, i, s);
+    pack_half(b + 16 + 32 * (i / 2), i & 1, quants, column);
+}
+
+static void pack_q5_k(const uint8_t *b, int i, uint8_t *quants, int column, uint8_t s[2])
+{
+    unpack_scale_min(b + 4, i, s);
+    pack_half(b + 48 + 32 * (i / 2), i & 1, quants, column);
+    pack_ones(b + 16, i, quants, 4, column);
+}
+
+/* Halves of 128; in each, 32 low nibbles of parts 0 and 1, the same bytes' high nibbles for 2 and
+ * 3. */
+static void pack_q6_k(const uint8_t *b, int i, uint8_t *quants, int column, uint8_t s[2])
+{
+    const int half = i / 4, part = i % 4;
+    memcpy(s, b + 192 + 2 * i, 2);
+    pack_half(b + 64 * half + 32 * (part & 1), part >= 2, quants, column);
+    pack_pairs(b + 128 + 32 * half, 2 * part, quants, 4, column);
+}
+
+static void pack_q3_k(const uint8_t *b, int i, uint8_t *quants, int column, uint8_t s[2])
+{
+    const uint8_t *scales = b + 96;
+    for (int h = 0; h < 2; h++) {
+        const int j = 2 * i + h, low = j < 8 ? scales[j] & 15 : scales[j - 8] >> 4;
+        s[h] = (uint8_t)((low | (scales[8 + j % 4] >> 2 * (j / 4) & 3) << 4) - 32);
+    }
+    pack_pairs(b + 32 + 32 * (i / 4), 2 * (i % 4), quants, 0, column);
+    pack_ones(b, i, quants, 2, column);
+}
+
+static void pack_q2_k(const uint8_t *b, int i, uint8_t *quants, int column, uint8_t s[2])
+{
+    memcpy(s, b + 2 * i, 2);
+    pack_pairs(b + 16 + 32 * (i / 4), 2 * (i % 4), quants, 0, column);
+}
+
 static const struct unpacker unpackers[] = {
-    {QUANT_Q4_0, MAT_U4_D, 32, 18, QUANTS_4, 8, SUB_NONE, 0, -1, NULL, pack_q4_0},
-    {QUANT_Q4_1, MAT_U4_DM, 32, 20, QUANTS_4, 0, SUB_NONE, 0, 2, NULL, pack_q4_1},
-    {QUANT_Q4_K, MAT_U4_K, 256, 144, QUANTS_4, 0, SUB_32, 0, 2, NULL, pack_q4_k},
-    {QUANT_IQ4_NL, MAT_NL_D, 32, 18, QUANTS_NL, 0, SUB_NONE, 0, -1, NULL, pack_q4_0},
-    {QUANT_Q5_0, MAT_U5_D, 32, 22, QUANTS_5, 16, SUB_NONE, 0, -1, NULL, pack_q5_0},
-    {QUANT_Q5_1, MAT_U5_DM, 32, 24, QUANTS_5, 0, SUB_NONE, 0, 2, NULL, pack_q5_1},
-    {QUANT_Q5_K, MAT_U5_K, 256, 176, QUANTS_5, 0, SUB_32, 0, 2, unpack_q5_k},
-    {QUANT_Q8_0, MAT_S8_D, 32, 34, QUANTS_8, 0, SUB_NONE, 0, -1, NULL, pack_q8_0},
-    {QUANT_Q6_K, MAT_U6_K16, 256, 210, QUANTS_6, 32, SUB_16, 208, -1, unpack_q6_k},
-    {QUANT_Q3_K, MAT_U3_K16, 256, 110, QUANTS_3, 4, SUB_16, 108, -1, unpack_q3_k},
-    {QUANT_Q2_K, MAT_U2_K16, 256, 84, QUANTS_2, 0, SUB_16, 80, 82, unpack_q2_k},
+    {QUANT_Q4_0, MAT_U4_D, 32, 18, QUANTS_4, 8, SUB_NONE, 0, -1, pack_q4_0},
+    {QUANT_Q4_1, MAT_U4_DM, 32, 20, QUANTS_4, 0, SUB_NONE, 0, 2, pack_q4_1},
+    {QUANT_Q4_K, MAT_U4_K, 256, 144, QUANTS_4, 0, SUB_32, 0, 2, pack_q4_k},
+    {QUANT_IQ4_NL, MAT_NL_D, 32, 18, QUANTS_NL, 0, SUB_NONE, 0, -1, pack_q4_0},
+    {QUANT_Q5_0, MAT_U5_D, 32, 22, QUANTS_5, 16, SUB_NONE, 0, -1, pack_q5_0},
+    {QUANT_Q5_1, MAT_U5_DM, 32, 24, QUANTS_5, 0, SUB_NONE, 0, 2, pack_q5_1},
+    {QUANT_Q5_K, MAT_U5_K, 256, 176, QUANTS_5, 0, SUB_32, 0, 2, pack_q5_k},
+    {QUANT_Q8_0, MAT_S8_D, 32, 34, QUANTS_8, 0, SUB_NONE, 0, -1, pack_q8_0},
+    {QUANT_Q6_K, MAT_U6_K16, 256, 210, QUANTS_6, 32, SUB_16, 208, -1, pack_q6_k},
+    {QUANT_Q3_K, MAT_U3_K16, 256, 110, QUANTS_3, 4, SUB_16, 108, -1, pack_q3_k},
+    {QUANT_Q2_K, MAT_U2_K16, 256, 84, QUANTS_2, 0, SUB_16, 80, 82, pack_q2_k},
     {QUANT_F32, MAT_F32, 1, 4, 0, 0, SUB_NONE, 0, -1, NULL},
     {QUANT_F16, MAT_F16, 1, 2, 0, 0, SUB_NONE, 0, -1, NULL},
     {QUANT_BF16, MAT_BF16, 1, 2, 0, 0, SUB_NONE, 0, -1, NULL},
@@ -308,48 +318,6 @@ static size_t plane_at(const struct plane *p, int column, int j, int *ret_bit)
     return (size_t)(p->offset + 64 * (j / a_byte) + 4 * column);
 }
 
-/* pack_plane for a number of bits that the compiler knows: loading is half this loop. */
-static inline void pack_bits(const struct plane *p, uint8_t *dst, int column, const uint8_t q[32],
-                             const int n_bits)
-{
-    const int a_byte = 8 / n_bits;
-    const uint32_t mask = 0x01010101u * ((1u << n_bits) - 1);
-    for (int j = 0; j < 8; j += a_byte) {
-        uint8_t *at = dst + p->offset + 64 * (j / a_byte) + 4 * column;
-        uint32_t all = 0;
-        for (int m = 0; m < a_byte; m++) {
-            uint32_t four;
-            memcpy(&four, q + 4 * (j + m), 4);
-            all |= (four >> p->shift & mask) << m * n_bits;
-        }
-        memcpy(at, &all, 4);
-    }
-}
-
-static void pack_plane(const struct plane *p, uint8_t *dst, int column, const uint8_t q[32])
-{
-    switch (p->n_bits) {
-    case 1:
-        pack_bits(p, dst, column, q, 1);
-        break;
-    case 2:
-        pack_bits(p, dst, column, q, 2);
-        break;
-    case 4:
-        pack_bits(p, dst, column, q, 4);
-        break;
-    default:
-        pack_bits(p, dst, column, q, 8);
-    }
-}
-
-static void pack_quants(int quants, uint8_t *dst, int column, const uint8_t q[32])
-{
-    pack_plane(&planes[quants][0], dst, column, q);
-    if (planes[quants][1].n_bits)
-        pack_plane(&planes[quants][1], dst, column, q);
-}
-
 static void pack_sub(int sub, uint8_t *dst, int column, const uint8_t s[2])
 {
     const int is_32 = sub == SUB_32;
@@ -361,22 +329,16 @@ static void pack_sub(int sub, uint8_t *dst, int column, const uint8_t s[2])
 static void pack_column(const struct unpacker *u, const uint8_t *row, int64_t n_in, uint8_t *dst,
                         int column)
 {
-    struct block32 b = {{0}, {0}};
     for (int64_t k = 0; k < n_in; k += u->n_values, row += u->n_bytes) {
         memcpy(dst + 2 * column, row + u->d_offset, 2);
         if (u->m_offset >= 0)
             memcpy(dst + 32 + 2 * column, row + u->m_offset, 2);
         dst += head_bytes(u);
         for (int i = 0; i < u->n_values / 32; i++) {
-            uint8_t *quants = dst + sub_bytes(u);
-            if (u->pack) {
-                u->pack(row, i, quants, column, b.s);
-            } else {
-                u->unpack(row, i, &b);
-                pack_quants(u->quants, quants, column, b.q);
-            }
+            uint8_t *quants = dst + sub_bytes(u), s[2];
+            u->pack(row, i, quants, column, s);
             if (u->sub != SUB_NONE)
-                pack_sub(u->sub, dst, column, b.s);
+                pack_sub(u->sub, dst, column, s);
             dst = quants + quants_bytes(u->quants);
         }
     }
