@@ -93,25 +93,47 @@ static int thinking_marks(const json *item, const char *field, const char **ret_
     return rc;
 }
 
-/* An answer as it was stored: what its first part, a thought, had around it comes back. */
-static int join_thought(const json *item, const char *field, struct arena *a,
-                        struct body_text *answer, struct http_error *ret)
+/* An item while it is read. */
+struct reading {
+    const char *field; /* "input[3]" */
+    struct arena *a;
+    const char *thought; /* of an item of its own before it; NULL: none */
+};
+
+/* The answer's thought: its first part, or an item of its own. */
+static int own_thought(const json *item, const struct reading *r, const char **ret_thought,
+                       struct http_error *ret)
 {
     const json *content = json_get(item, "content", NULL);
     const json *first = json_type(content) == JSON_ARRAY ? json_first(content) : NULL;
-    const char *before, *between;
-    int rc = thinking_marks(item, field, &before, &between, ret);
-    const bool has_thought = first && is_thought_part(first);
-    if (rc || (!has_thought && !before))
+    *ret_thought = r->thought;
+    if (!first || !is_thought_part(first))
+        return 0;
+    if (r->thought)
+        return body_refused(ret, "invalid_value", r->field,
+                            "%s has a thought, and so has the item before it", r->field);
+    *ret_thought = json_str(json_get(first, "text", NULL));
+    return *ret_thought ? 0
+                        : body_refused(ret, "invalid_value", r->field, "%s: a part without text",
+                                       r->field);
+}
+
+/* An answer as it was stored: what its thought had around it comes back. */
+static int join_thought(const json *item, const struct reading *r, struct body_text *answer,
+                        struct http_error *ret)
+{
+    const char *before, *between, *thought;
+    int rc = thinking_marks(item, r->field, &before, &between, ret);
+    if (rc == 0)
+        rc = own_thought(item, r, &thought, ret);
+    if (rc || (!thought && !before))
         return rc;
-    const char *thought = has_thought ? json_str(json_get(first, "text", NULL)) : "";
-    if (!thought)
-        return body_refused(ret, "invalid_value", field, "%s: a part without text", field);
     before = before ? before : BEFORE;
-    between = between ? between : has_thought ? BETWEEN : "";
+    between = between ? between : thought ? BETWEEN : "";
+    thought = thought ? thought : "";
     const size_t n[] = {strlen(before), strlen(thought), strlen(between), answer->n};
     const char *const parts[] = {before, thought, between, answer->s ? answer->s : ""};
-    char *s = arena_alloc(a, n[0] + n[1] + n[2] + n[3] + 1), *at = s;
+    char *s = arena_alloc(r->a, n[0] + n[1] + n[2] + n[3] + 1), *at = s;
     if (!s)
         return http_out_of_memory(ret, "the request");
     for (size_t i = 0; i < 4; at += n[i], i++)
@@ -120,24 +142,64 @@ static int join_thought(const json *item, const char *field, struct arena *a,
     return 0;
 }
 
-static int parse_one(const json *item, const char *field, struct arena *a,
-                     struct memory_new_message *ret, struct http_error *ret_error)
+static bool is_thought_item(const json *item)
 {
+    const char *type = json_str(json_get(item, "type", NULL));
+    return type && strcmp(type, "reasoning") == 0;
+}
+
+/* An item of type reasoning, as responses have it. What is encrypted in it can't be read here. */
+static int parse_thought(const json *item, const struct reading *r, const char **ret_thought,
+                         struct http_error *ret)
+{
+    char name[SHOWN_BYTES];
+    const char *encrypted = NULL;
+    const json *content = NULL;
+    struct buf b;
+    snprintf(name, sizeof(name), "%.39s.content", r->field);
+    int rc = body_array(item, "content", &content, ret);
+    if (rc == 0)
+        rc = body_str(item, "encrypted_content", "encrypted_content", &encrypted, ret);
+    if (rc == 0 && encrypted)
+        rc = body_refused(ret, "unsupported_parameter", r->field,
+                          "%s: an encrypted thought can't be read by this server", r->field);
+    if (rc)
+        return rc;
+    buf_init(&b, LIMIT_BODY_BYTES);
+    for (const json *it = json_first(content); it && rc == 0; it = json_next(it)) {
+        const char *text = json_str(json_get(it, "text", NULL));
+        if (is_thought_part(it) && text)
+            buf_str(&b, text);
+        else
+            rc = body_refused(ret, "unsupported_parameter", name,
+                              "%s: parts of type reasoning_text, with text, are expected", name);
+    }
+    *ret_thought = b.len > 0 ? arena_copy(r->a, b.data, b.len) : NULL;
+    if (rc == 0 && (buf_error(&b) || (b.len > 0 && !*ret_thought)))
+        rc = http_out_of_memory(ret, "the request");
+    buf_done(&b);
+    return rc;
+}
+
+static int parse_one(const json *item, const struct reading *r, struct memory_new_message *ret,
+                     struct http_error *ret_error)
+{
+    const char *field = r->field;
     struct body_text text;
     enum chat_role role = CHAT_NONE;
     int rc;
-    if (json_type(item) != JSON_OBJECT)
-        return body_refused(ret_error, "invalid_type", field, "%s: object expected, %s given",
-                            field, json_type_name(json_type(item)));
     if ((rc = check_type(item, field, ret_error)) ||
         (rc = body_role(item, field, &role, ret_error)) ||
         (rc = body_refuse_in_message(item, field, ret_error)) ||
-        (rc = body_content(item, field, a, &text, ret_error)))
+        (rc = body_content(item, field, r->a, &text, ret_error)))
         return rc;
     if (!text.s && role != CHAT_ASSISTANT)
         return body_refused(ret_error, "invalid_value", field, "%s has no content", field);
+    if (role != CHAT_ASSISTANT && r->thought)
+        return body_refused(ret_error, "invalid_value", field,
+                            "%s: a thought comes before an answer", field);
     const struct body_text answer = text;
-    if (role == CHAT_ASSISTANT && (rc = join_thought(item, field, a, &text, ret_error)))
+    if (role == CHAT_ASSISTANT && (rc = join_thought(item, r, &text, ret_error)))
         return rc;
     *ret = (struct memory_new_message){
         .role = prepare_role(role),
@@ -146,28 +208,40 @@ static int parse_one(const json *item, const char *field, struct arena *a,
         .status = MEMORY_STORED,
         .is_opened = text.s != answer.s, /* without marks of its own it is all thought */
     };
-    return role == CHAT_ASSISTANT ? parse_answer(item, field, a, ret, ret_error) : 0;
+    return role == CHAT_ASSISTANT ? parse_answer(item, field, r->a, ret, ret_error) : 0;
 }
 
 int items_parse(const json *array, const struct items_rule *rule, struct arena *a,
                 struct items *ret, struct http_error *ret_error)
 {
-    const char *field = rule->field;
-    size_t n = json_count(array), i = 0;
+    char name[SHOWN_BYTES];
+    struct reading r = {.field = name, .a = a};
+    size_t n = json_count(array), n_messages = 0, i = 0;
     if (n > rule->max)
-        return body_refused(ret_error, "invalid_value", field,
-                            "%s: %zu items, at most %zu are taken", field, n, rule->max);
+        return body_refused(ret_error, "invalid_value", rule->field,
+                            "%s: %zu items, at most %zu are taken", rule->field, n, rule->max);
     struct memory_new_message *v = arena_array(a, n, sizeof(*v));
     if (!v)
         return http_out_of_memory(ret_error, "the request");
     for (const json *it = json_first(array); it; it = json_next(it), i++) {
-        char name[SHOWN_BYTES];
-        snprintf(name, sizeof(name), "%s[%zu]", field, i);
-        int rc = parse_one(it, name, a, &v[i], ret_error);
+        snprintf(name, sizeof(name), "%s[%zu]", rule->field, i);
+        int rc;
+        if (json_type(it) != JSON_OBJECT)
+            return body_refused(ret_error, "invalid_type", name, "%s: object expected, %s given",
+                                name, json_type_name(json_type(it)));
+        if (is_thought_item(it) && !r.thought) {
+            rc = parse_thought(it, &r, &r.thought, ret_error);
+        } else if ((rc = parse_one(it, &r, &v[n_messages], ret_error)) == 0) {
+            r.thought = NULL;
+            n_messages++;
+        }
         if (rc)
             return rc;
     }
-    *ret = (struct items){.v = v, .n = n};
+    if (r.thought)
+        return body_refused(ret_error, "invalid_value", name,
+                            "%s: a thought comes before an answer", name);
+    *ret = (struct items){.v = v, .n = n_messages};
     return 0;
 }
 
@@ -252,17 +326,22 @@ static bool find_thought(const struct memory_message *m, const struct chat_think
     return m->is_opened;
 }
 
-/* The thought as a part of its own, and what stood around it. */
-static void set_thought(json *content, json *hearth, const struct memory_message *m,
-                        const struct chat_split *split)
+void item_set_marks(json *hearth, const char *text, const struct chat_split *split)
 {
     const bool is_empty = split->n_thought == 0;
     const char *begin = is_empty ? split->answer : split->thought;
     const char *end = begin + (is_empty ? 0 : split->n_thought);
     json *thinking = json_set(hearth, "thinking", json_object());
-    json_set_strn(thinking, "before", m->text, (size_t)(begin - m->text));
+    json_set_strn(thinking, "before", text, (size_t)(begin - text));
     json_set_strn(thinking, "between", end, (size_t)(split->answer - end));
-    if (is_empty)
+}
+
+/* The thought as a part of its own, and what stood around it. */
+static void set_thought(json *content, json *hearth, const struct memory_message *m,
+                        const struct chat_split *split)
+{
+    item_set_marks(hearth, m->text, split);
+    if (split->n_thought == 0)
         return;
     json *part = json_add(content, json_object());
     json_set_str(part, "type", "reasoning_text");

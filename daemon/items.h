@@ -10,6 +10,10 @@
  * "reasoning_text"; hearth.thinking then is {"before", "between"}, what the model wrote around the
  * two: before, thought, between, answer in a row are the stored text, byte for byte. Given so, it
  * is stored so.
+ *
+ * A response has the thought in an item of its own, {"type": "reasoning", "content": [{"type":
+ * "reasoning_text", "text"}]}, before that of its answer. Given back in a row, as clients do that
+ * keep the conversation themselves, the two are one message again.
  */
 #ifndef HEARTH_DAEMON_ITEMS_H
 #define HEARTH_DAEMON_ITEMS_H
@@ -42,6 +46,8 @@ int items_parse(const json *array, const struct items_rule *rule, struct arena *
 int items_of_text(const char *text, struct arena *a, struct items *ret,
                   struct http_error *ret_error) MUST_USE;
 
+/* hearth.thinking: what stood around the thought and the answer that a text was split into. */
+void item_set_marks(json *hearth, const char *text, const struct chat_split *split);
 /*
  * The object of one message; of an answer also model and finish. marks: of a thought that a prompt
  * may have opened; NULL: only what opens itself is one. Caller owns; NULL: no memory.

@@ -63,6 +63,16 @@ static json *part_json(const char *text, size_t n)
     return o;
 }
 
+/* With them the two items, given back, are the text that the model wrote. */
+static void set_marks(const struct turn *t, json *hearth)
+{
+    struct chat_split split;
+    const struct buf *text = &t->text;
+    if (!chat_think_split(t->thought.marks, text->data, text->len, &split))
+        chat_think_all(text->data, text->len, &split);
+    item_set_marks(hearth, text->data, &split);
+}
+
 /* The output message: its content is empty while nothing was said in the stream. */
 static json *message_json(const struct turn *t, bool has_content)
 {
@@ -79,6 +89,8 @@ static json *message_json(const struct turn *t, bool has_content)
     const char *text = turn_answer(t, &n);
     if (has_content)
         json_add(content, part_json(text, n));
+    if (has_content && has_thought(t))
+        set_marks(t, json_set(o, "hearth", json_object()));
     return o;
 }
 

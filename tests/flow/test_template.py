@@ -123,6 +123,48 @@ class Stripping(unittest.TestCase):
             again["usage"]["input_tokens_details"]["cached_tokens"], r["usage"]["input_tokens"] - 1
         )
 
+    def test_a_response_s_items_given_back_are_what_was_written(self):  # B37
+        for question in ("hello", "plain", "endless"):
+            body = {"input": question, "store": False, "max_output_tokens": 200}
+            said = self.d.post("/v1/responses", body)[1]["output"]
+            text = self.d.say([user(question)], max_tokens=200)
+            thought = "".join(c["text"] for i in said[:-1] for c in i["content"])
+            again = {"input": [user(question), *said, user("more")], "store": False}
+            again["hearth"] = {"window": True}
+            status, r = self.d.post("/v1/responses", again)
+            self.assertEqual(status, 200, r)
+            window = r["hearth"]["window"]
+            self.assertEqual([m["role"] for m in window], ["user", "assistant", "user"])
+            marks = said[-1].get("hearth", {}).get("thinking", {"before": "", "between": ""})
+            whole = marks["before"] + thought + marks["between"] + text
+            self.assertEqual(window[1]["content"], whole)
+            self.assertEqual(whole.startswith("<think>\n"), question != "plain")
+            c = self.d.post("/v1/conversations", {"items": [user(question), *said]})[1]["id"]
+            kept = self.d.get(f"/v1/conversations/{c}/items?order=asc")[1]["data"][1]
+            self.assertEqual([p["text"] for p in kept["content"]], [*[thought] * (
+                question != "plain"), text])
+
+    def test_thoughts_that_belong_to_no_answer_are_refused(self):
+        thought = {"type": "reasoning", "summary": [],
+                   "content": [{"type": "reasoning_text", "text": "hm"}]}
+        answer = {"role": "assistant", "content": "Yes."}
+        with_part = {"role": "assistant", "content": [*thought["content"],
+                                                      {"type": "output_text", "text": "Yes."}]}
+        for items, param in (
+            ([thought, user("x")], "input[1]"),
+            ([user("x"), thought], "input[1]"),
+            ([thought, thought, answer, user("x")], "input[1].type"),
+            ([thought, with_part, user("x")], "input[1]"),
+            ([{**thought, "content": "hm"}, answer, user("x")], "content"),
+            ([{**thought, "content": ["hm"]}, answer, user("x")], "input[0].content"),
+            ([{**thought, "encrypted_content": "x"}, answer, user("x")], "input[0]"),
+        ):
+            status, r = self.d.post("/v1/responses", {"input": items, "store": False})
+            self.assertEqual((status, r["error"]["param"] if status == 400 else r), (400, param))
+        for nothing in ({"content": []}, {"content": None, "encrypted_content": None}):
+            body = {"input": [user("x"), {**thought, **nothing}, answer, user("y")]}
+            self.assertEqual(self.d.post("/v1/responses", {**body, "store": False})[0], 200)
+
     def test_a_switch_that_the_template_has_not_is_refused(self):
         for body in (
             {"reasoning_effort": "none"},
