@@ -455,8 +455,16 @@ static int map_file(const char *path, struct gguf *g, struct err *e)
             g->data = p;
         }
     }
-    sys.close(fd);
+    g->fd = fd;
     return rc;
+}
+
+bool gguf_is_unchanged(const struct gguf *g)
+{
+    struct stat now;
+    return sys.fstat(g->fd, &now) == 0 && now.st_size == g->st.st_size &&
+           now.st_mtim.tv_sec == g->st.st_mtim.tv_sec &&
+           now.st_mtim.tv_nsec == g->st.st_mtim.tv_nsec;
 }
 
 int gguf_open(const char *path, struct gguf **ret, struct err *e)
@@ -468,6 +476,7 @@ int gguf_open(const char *path, struct gguf **ret, struct err *e)
         return err_set(e, ERR_NOMEM, "%s: out of memory", path);
     }
     memset(g, 0, sizeof *g);
+    g->fd = -1;
     rc = map_file(path, g, e);
     if (rc) {
         goto done;
@@ -499,6 +508,9 @@ void gguf_close(struct gguf *g)
     }
     if (g->data) {
         munmap((void *)(uintptr_t)g->data, (size_t)g->n_bytes);
+    }
+    if (g->fd >= 0) {
+        sys.close(g->fd);
     }
     free(g->kv);
     free(g->tensors);

@@ -36,6 +36,9 @@ void gguf_close(struct gguf *g);
 uint64_t gguf_file_bytes(const struct gguf *g);
 const unsigned char *gguf_file_data(const struct gguf *g);
 const struct stat *gguf_stat(const struct gguf *g); /* of the descriptor that was mapped */
+/* Nobody has written to the file since it was opened, by its size and time of modification: what
+ * was read of it at different times belongs together. */
+bool gguf_is_unchanged(const struct gguf *g);
 
 /* NULL when there is none of that name. */
 const struct gguf_tensor *gguf_tensor(const struct gguf *g, const char *name);

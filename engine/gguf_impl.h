@@ -38,6 +38,7 @@ struct gguf_kv {
 struct gguf {
     const unsigned char *data;
     uint64_t n_bytes, data_offset;
+    int fd; /* -1: none */
     struct stat st;
     struct gguf_kv *kv; /* [n_kv], sorted by gguf_compare_kv */
     size_t n_kv;

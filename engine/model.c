@@ -392,6 +392,10 @@ static int load(struct loader *l, struct err *e)
     if (!rc) {
         rc = model_make_rope(l->m, tables, &(struct rope_by){l->pool, l->o->abort}, e);
     }
+    if (!rc && !gguf_is_unchanged(l->g)) {
+        /* Else what is packed might not be what was hashed, and be served under its name. */
+        rc = err_set(e, ERR_CORRUPT, "the file was written to while it was read");
+    }
     if (!rc && !l->is_hashed) {
         hash_end(&l->hash, l->m->weights_hash);
         fingerprint_remember(l->o->fingerprint_cache, gguf_stat(l->g), l->m->weights_hash);

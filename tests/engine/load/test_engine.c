@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "engine/engine.h"
@@ -261,6 +262,41 @@ static void a_changed_byte_anywhere_is_another_model(void **state)
     gguf_writer_done(&w);
 }
 
+static void write_into(void *ctx, double done)
+{
+    const struct file *f = ctx;
+    uint8_t byte;
+    const off_t last = lseek(f->fd, 0, SEEK_END) - 1;
+    (void)done;
+    assert_int_equal(pread(f->fd, &byte, 1, last), 1);
+    byte ^= 1;
+    assert_int_equal(pwrite(f->fd, &byte, 1, last), 1);
+}
+
+/* What is packed is what was hashed, or nothing is served. */
+static void a_file_that_is_written_to_while_it_is_read_is_refused(void **state)
+{
+    (void)state;
+    struct gguf_model m = gguf_model_small(QUANT_Q8_0);
+    struct gguf_writer w;
+    const struct timespec long_ago[2] = {{.tv_sec = 1700000000}, {.tv_sec = 1700000000}};
+    gguf_writer_init(&w);
+    gguf_model_put(&m, &w);
+    struct file f = save(&w);
+    gguf_writer_done(&w);
+    assert_int_equal(futimens(f.fd, long_ago), 0);
+    struct engine *en = open_path(f.path);
+    engine_close(en);
+    en = NULL;
+    struct err e = {0};
+    const struct engine_options o = {
+        .model_path = f.path, .n_threads = 1, .on_progress = write_into, .progress_ctx = &f};
+    assert_int_equal(engine_open(&o, &en, &e), ERR_CORRUPT);
+    assert_null(en);
+    assert_non_null(strstr(e.text, "written to while it was read"));
+    close(f.fd);
+}
+
 static void linear_scaling_divides_positions(void **state)
 {
     (void)state;
@@ -402,6 +438,7 @@ int main(void)
         cmocka_unit_test(every_type_loads_and_runs),
         cmocka_unit_test(the_fingerprint_is_what_decides_the_bits),
         cmocka_unit_test(a_changed_byte_anywhere_is_another_model),
+        cmocka_unit_test(a_file_that_is_written_to_while_it_is_read_is_refused),
         cmocka_unit_test(linear_scaling_divides_positions),
         cmocka_unit_test(a_template_option_overrides_the_files),
         cmocka_unit_test(a_refused_or_canceled_pass_changes_nothing),
