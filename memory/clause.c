@@ -101,6 +101,13 @@ void clause_read_words(struct clause *c, const char *s, size_t n)
         c->is_cjk = is_cjk(sentence_char(s, n, &i));
 }
 
+/* Up to the comma: what is supposed is said first, and "…，万一有人问" only tells what for. */
+static size_t zh_first(const char *s, size_t n)
+{
+    const char *comma = memmem(s, n, "，", strlen("，"));
+    return comma ? (size_t)(comma - s) : n;
+}
+
 void clause_read(struct clause *c, const char *s, size_t n)
 {
     clause_read_words(c, s, n);
@@ -108,7 +115,7 @@ void clause_read(struct clause *c, const char *s, size_t n)
     c->is_question = c->zh & Z_QUESTION;
     c->is_ask = begins_request(c) || c->zh & Z_ASK;
     c->is_first_person = c->flags & W_FIRST || c->zh & Z_FIRST;
-    c->is_supposed = c->flags & W_IF || c->zh & Z_IF;
+    c->is_supposed = c->flags & W_IF || (c->zh & Z_IF && zh_flags(s, zh_first(s, n)) & Z_IF);
     c->is_update = c->flags & W_UPDATE || c->zh & Z_UPDATE;
     c->is_marked = false;
 }

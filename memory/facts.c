@@ -26,7 +26,7 @@
 #define WEIGHT_MIN 20
 #define WEIGHT_LABELLED 50 /* "Guest: Takumi Arden" */
 /* What opens a conversation: at least so much, and so much more. A longer message is a paste. */
-#define OPENING_LEAST 46
+#define OPENING_LEAST 52
 #define OPENING_MORE 26
 #define OPENING_BYTES_MAX 1500
 #define PASSING_LESS 14
@@ -246,8 +246,8 @@ static size_t first_part(const char *s, size_t n)
     return least;
 }
 
-/* kind, weight and pairs of what a person says; weight 0: nothing. */
-static void weigh_user(const struct clause *c, struct fact *f)
+/* kind, weight and pairs of what a person says; weight 0: nothing. Whether it is said of a day. */
+static bool weigh_user(const struct clause *c, struct fact *f)
 {
     f->n_pairs = clause_keys(c, f->pairs);
     const struct spotted spotted = phrases_spot(c);
@@ -285,6 +285,7 @@ static void weigh_user(const struct clause *c, struct fact *f)
         weight -= weight > PASSING_LESS ? PASSING_LESS : 0;
     f->kind = kind;
     f->weight = weight ? weight + (c->is_marked ? 10 : 0) - penalty(c) : 0;
+    return spotted.is_passing;
 }
 
 static void weigh_opening(const struct clause *c, struct fact *f)
@@ -377,11 +378,11 @@ static int clause_add(struct reader *r, bool is_question, bool is_marked)
     struct fact f = {.role = r->m->role, .row = r->m->row};
     c->is_question = c->is_question || is_question;
     c->is_marked = is_marked;
-    if (f.role == MEMORY_USER)
-        weigh_user(c, &f);
-    else
+    const bool is_own = f.role == MEMORY_USER;
+    const bool is_passing = is_own && weigh_user(c, &f);
+    if (!is_own)
         weigh_assistant(c, &f);
-    if (f.role == MEMORY_USER && f.row <= r->opening && r->m->n_text <= OPENING_BYTES_MAX)
+    if (is_own && !is_passing && f.row <= r->opening && r->m->n_text <= OPENING_BYTES_MAX)
         weigh_opening(c, &f);
     if (f.weight < WEIGHT_MIN)
         return 0;

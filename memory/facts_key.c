@@ -212,6 +212,28 @@ static bool key_chinese(const struct clause *c, size_t n, char key[FACT_KEY_BYTE
     return true;
 }
 
+#define ZH_CHAR_BYTES 3
+#define ZH_THING_CHARS 4
+
+/* 12站台, B24登机口: the value's thing stands right behind it, at s + n. */
+static bool key_chinese_right(const struct clause *c, size_t n, char key[FACT_KEY_BYTES])
+{
+    const char *s = c->s + n;
+    for (size_t chars = 2; chars <= ZH_THING_CHARS; chars++) {
+        const size_t len = chars * ZH_CHAR_BYTES;
+        if (c->n - n < len)
+            return false;
+        if (!(zh_flags(s, len) & Z_THING))
+            continue;
+        if (zh_flags(s + ZH_CHAR_BYTES, len - ZH_CHAR_BYTES) & Z_THING) /* 个项目 */
+            return false;
+        memcpy(key, s, len);
+        key[len] = 0;
+        return true;
+    }
+    return false;
+}
+
 /* The first and the last word of a value; false: it has none of its own (within Chinese). */
 static bool value_words(const struct clause *c, int value, size_t *ret_first, size_t *ret_last)
 {
@@ -331,7 +353,8 @@ int clause_keys(const struct clause *c, struct fact_pair *ret)
         if (has_words && replaces(c, (int)i, first, ret, n))
             continue;
         bool is_found = c->is_cjk
-                            ? key_chinese(c, v->at, key)
+                            ? key_chinese(c, v->at, key) ||
+                                  key_chinese_right(c, v->at + v->n, key)
                             : has_words && (key_left(c, first, key) || key_right(c, last, key));
         if (!is_found)
             continue;

@@ -357,6 +357,9 @@ static size_t run_value(struct text t, size_t i, enum value_kind *ret)
         return n;
     if ((n = date_or_time(t, i, ret)))
         return n;
+    *ret = VALUE_IDENT;
+    if ((n = spaced_code(t, i)))
+        return n;
     *ret = VALUE_MONEY;
     if ((!is_letter(t.s[i]) || t.s[i] == 'U') && (n = money(t, i)))
         return n;

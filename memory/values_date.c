@@ -283,9 +283,13 @@ size_t date_or_time(struct text t, size_t i, enum value_kind *ret)
     bool is_word = is_letter(at(t, i));
     if (!is_word && !is_digit(at(t, i)))
         return 0;
+    *ret = VALUE_TIME;
+    size_t n = is_word ? spoken_time(t, i) : 0;
+    if (n)
+        return n;
     if (is_word && !(word_flags(t.s + i, letters(t, i)) & (W_MONTH | W_DAY)))
         return 0;
-    size_t n = numeric_date(t, i);
+    n = numeric_date(t, i);
     n = n ? n : month_date(t, i);
     n = n ? n : weekday(t, i);
     *ret = VALUE_DATE;

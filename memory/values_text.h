@@ -1,6 +1,6 @@
 /*
  * A text while values are recognised in it: single characters and short strings at a place, never
- * read past its end. Private to values.c and values_date.c.
+ * read past its end. Private to values*.c.
  */
 #ifndef HEARTH_MEMORY_VALUES_TEXT_H
 #define HEARTH_MEMORY_VALUES_TEXT_H
@@ -88,5 +88,12 @@ static inline uint32_t char_at(struct text t, size_t i)
 size_t date_or_time(struct text t, size_t i, enum value_kind *ret);
 /* The same of a date, time, amount of money or count as Chinese writes them; digits too. */
 size_t zh_value(struct text t, size_t i, enum value_kind *ret);
+
+/* ---- values_code.c ---- */
+
+/* Bytes of an account's number in groups, a licence plate or a street address at i; 0: none. */
+size_t spaced_code(struct text t, size_t i);
+/* Of a time in English words. */
+size_t spoken_time(struct text t, size_t i);
 
 #endif
