@@ -207,6 +207,7 @@ static const struct slash slashes[] = {
     {"/edit [TEXT]", slash_edit, "ask the last question in other words"},
     {"/context [STRATEGY]", slash_context,
      "the window as it is; with STRATEGY: what to do when it is full"},
+    {"/dropped", slash_dropped, "the messages that aren't in the window any more"},
     {"/cut", slash_cut, "make room now"},
     {"/summary [edit]", slash_summary, "what stands for the turns that left"},
     {"/pin [N|last]", slash_pin, "keep the N-th message from the end, or the last, in the window"},

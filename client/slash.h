@@ -17,6 +17,7 @@ struct session {
 /* Each gets what follows its name, without blanks before. Results are exit codes; none of them ends
  * a person's chat. */
 int slash_context(struct session *s, const char *rest);
+int slash_dropped(struct session *s, const char *rest);
 int slash_cut(struct session *s, const char *rest);
 int slash_summary(struct session *s, const char *rest);
 int slash_pin(struct session *s, const char *rest);

@@ -1,5 +1,5 @@
 /*
- * The slash commands about the window: /context, /cut, /summary, and pins.
+ * The slash commands about the window: /context, /dropped, /cut, /summary, and pins.
  *
  *      /pin [N | last | ID]   a message: the N-th from the end (1, last: the newest), or by its id
  *      /unpin [N | last | ID] a pin: the N-th of /pins, or by its id
@@ -59,6 +59,14 @@ int slash_context(struct session *s, const char *rest)
     if (code && is_new && chat->id)
         chat_abandon(chat);
     return code;
+}
+
+int slash_dropped(struct session *s, const char *rest)
+{
+    int code = need(s);
+    if (!code && *rest)
+        return inval(s, "/dropped: takes no words");
+    return code ? code : window_dropped(s->chat.client, s->chat.id, false);
 }
 
 int slash_cut(struct session *s, const char *rest)

@@ -55,6 +55,8 @@ void fact_lines_rejoin(const char *edited, const char *old, struct buf *b);
 /* The window that the newest answer was read with, drawn; is_next: as the next turn finds it, after
  * a cut that was made since or is being made ready. */
 int window_show(struct client *c, const char *id, bool is_next);
+/* dropped.c: the messages that aren't in that window, with --json one a line. */
+int window_dropped(struct client *c, const char *id, bool is_next);
 /* "default": the daemon's, whichever it is. */
 int window_set(struct client *c, const char *id, const char *strategy);
 /* The same, and nothing is printed. */

@@ -2,8 +2,8 @@
  * GET /v1/hearth/conversations/{}/dropped: every message that isn't in the window any more, in
  * pages. A receipt tells what left since the reply before, and of many names the first and last.
  *
- *      {"object": "list", "data": [{"id", "role", "tokens", "created_at"}], "first_id", "last_id",
- *       "has_more", "total"}
+ *      {"object": "list", "data": [{"id", "role", "tokens", "created_at", "text"}], "first_id",
+ *       "last_id", "has_more", "total"}
  *
  * The window is that of GET …/context, `next=1` too; limit, order and after are those of items. A
  * conversation that was never cut has lost nothing, however long it is. What is pinned stands in
@@ -103,6 +103,7 @@ static int add_message(struct call *k, json *data, int64_t row, struct http_erro
     json_set_str(o, "role", roles[m.role]);
     json_set_int(o, "tokens", tokens < 0 ? 0 : tokens);
     json_set_int(o, "created_at", m.created_at);
+    json_set_strn(o, "text", m.text, m.n_text);
     return 0;
 }
 

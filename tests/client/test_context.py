@@ -52,6 +52,9 @@ class Case(unittest.TestCase):
     def json(self, *words, **more):
         return json.loads(self.fine("--json", *words, **more))
 
+    def json_lines(self, *words):
+        return [json.loads(line) for line in self.fine("--json", *words).splitlines()]
+
     def talk(self, n_filler=0, strategy="auto"):
         """A conversation, long enough for a cut with ten turns of filler."""
         t = Talk(self.d, strategy)
@@ -116,6 +119,32 @@ class Context(Case):
         t.say("Go on.")
         self.assertRegex(self.fine("context"), r"; cut [-0-9: ]+ \(auto\)\n\n")
 
+    def test_all_that_left_is_listed_and_nothing_else(self):
+        t = self.talk()
+        self.assertEqual(self.fine("context", "--dropped"), "every message is in the window\n")
+        self.assertEqual(self.fine("--json", "context", "--dropped", t.id), "")
+        for said, _ in filler("en")[:60]:
+            t.say(said, max_output_tokens=8)
+        t.until_quiet()
+        there = [i["message"] for i in t.window()["items"] if i["message"]]
+        all_of_it = self.json_lines("show", t.id)
+        rows = self.json_lines("context", "--dropped", t.id)
+        self.assertGreater(len(rows), 100)  # more than a page
+        self.assertEqual(sorted(there + [m["id"] for m in rows]), sorted(m["id"] for m in all_of_it))
+        self.assertEqual(rows[0]["text"], facts()[0])
+        out = self.fine("context", "--dropped", t.id).splitlines()
+        self.assertEqual(out[0], f"{len(rows)} messages are not in the window:")
+        self.assertEqual(len(out), 3 + len(rows))
+        self.assertIn("INC-4471", out[3])
+        self.assertTrue(all(columns(line) <= 80 for line in out))
+
+    def test_what_left_by_a_cut_since_is_the_next_turns(self):
+        t = self.cut()
+        self.assertEqual(self.fine("context", "--dropped", t.id),
+                         "every message is in the window\n")
+        rows = self.json_lines("context", "--dropped", "--next", t.id)
+        self.assertEqual(rows[0]["text"], facts()[0])
+
     def test_a_strategy_is_set_for_good_and_taken_back(self):
         t = Talk(self.d)
         self.assertEqual(self.fine("context", t.id, "--set", "window"), "strategy   window\n")
@@ -149,6 +178,7 @@ class Context(Case):
         for words in (
             ("context", "a", "b"),
             ("context", "--next", "--set", "auto"),
+            ("context", "--dropped", "--set", "auto"),
             ("context", "--set"),
             ("cut", "a", "b"),
             ("cut", "--target", "0"),
@@ -516,8 +546,9 @@ class Chat(Case):
         self.assertEqual(self.d.get("/v1/conversations?limit=100")[1]["data"], before)
 
     def test_window_commands_do_what_the_programs_do(self):
-        r = self.chat(*talk_lines(4), "/cut", "/context", "/summary", "/context retrieve")
+        r = self.chat(*talk_lines(4), "/cut", "/context", "/dropped", "/summary", "/context retrieve")
         self.assertEqual(r.code, 0, r)
+        self.assertIn(self.fine("context", "--dropped"), r.out)
         self.assertRegex(r.out, r"\n(window +\d+ tokens before, \d+ after|nothing was cut: )")
         self.assertIn(self.fine("context").split("\n", 3)[1], r.out)
         self.assertTrue(r.out.endswith("strategy   retrieve\n"), r.out)
