@@ -217,7 +217,7 @@ static void gather(const struct forward *f, const struct fwd_tile *t, int kv_hea
         for (int h = 0; h < g; h++)
             th->pos[r * g + h] = f->s.rows[t->row0 + r].pos;
     }
-    if (f->kv.type == KV_Q8_0)
+    if (f->kv.type == KV_Q8_0 && !f->kv.is_latent)
         f->k->quantize_q(th->q, t->n_rows * g, f->m->params.head_dim, th->q16, th->qd);
 }
 

@@ -26,15 +26,16 @@ static void write_f16(const struct forward *f, unsigned char *to, int i, bool is
 static void write_q8(const struct forward *f, unsigned char *to, int i, bool is_v, const float *x)
 {
     const int dim = f->kv.head_dim, n = kv_n_scales(dim);
-    float d[16] = {0}, padded[FWD_HEAD_DIM] = {0};
-    int8_t q[FWD_HEAD_DIM];
-    struct act_block b[FWD_HEAD_DIM / 32];
-    uint16_t h[16];
+    float d[FWD_LATENT_DIM / 32] = {0}, padded[FWD_LATENT_DIM];
+    int8_t q[FWD_LATENT_DIM];
+    struct act_block b[FWD_LATENT_DIM / 32];
+    uint16_t h[FWD_LATENT_DIM / 32];
     memcpy(padded, x, (size_t)dim * sizeof *x);
+    memset(padded + dim, 0, (size_t)(32 * n - dim) * sizeof *x);
     f->k->quantize(padded, n, q, b);
     for (int k = 0; k < n; k++)
         d[k] = b[k].d < SCALE_MAX ? b[k].d : SCALE_MAX;
-    f->k->to_f16(d, 16, h);
+    f->k->to_f16(d, n <= 16 ? 16 : FWD_LATENT_DIM / 32, h);
     if (is_v)
         memcpy(to + (size_t)i * (size_t)dim, q, (size_t)dim);
     for (int k = 0; !is_v && k < dim; k += 4)

@@ -162,7 +162,7 @@ static void carve_threads(struct carve *c, const struct forward *f, struct fwd_t
         w.q = carve(c, q * dim, sizeof(float));
         w.acc = carve(c, q * dim, sizeof(float));
         w.acc2 = carve(c, q * dim, sizeof(float));
-        if (f->kv.type == KV_Q8_0) {
+        if (f->kv.type == KV_Q8_0 && !f->kv.is_latent) {
             w.q16 = carve(c, q * n_scales, 32 * sizeof *w.q16);
             w.qd = carve(c, q * n_scales, sizeof *w.qd);
         }

@@ -224,16 +224,39 @@ V_OUT void attn_expand_latent(const struct attn_span *a, int j)
     }
 }
 
+/* The same of Q8_0: scale · int8 is exact in F32, so these are the values that the block says. */
+V_OUT void attn_expand_latent_q8(const struct attn_span *a, int j)
+{
+    const size_t dim = (size_t)a->head_dim;
+    const int8_t *k8 = (const int8_t *)a->kv[j];
+    const uint16_t *scales = (const uint16_t *)(a->kv[j] + 32 * dim);
+    float *v = a->scratch + 32 * dim, scale[32] = {0};
+    for (size_t d = 0; d < dim; d++) {
+        float *k = a->scratch + 32 * d;
+        if (d % 32 == 0) {
+            v_store(scale, v_from_f16(scales + d));
+            v_store(scale + 16, v_from_f16(scales + d + 16));
+        }
+        for (size_t i = 0; i < 32; i++)
+            k[i] = v[i * dim + d] = scale[i] * (float)k8[32 * (d - d % 4) + 4 * i + d % 4];
+    }
+}
+
+static void attn_expand_f16(const struct attn_span *a, int j)
+{
+    if (a->is_latent)
+        attn_expand_latent(a, j);
+    else
+        attn_expand(a, j);
+}
+
 /* Block after block, each expanded to F32 once instead of in every strip. */
-V_OUT void attn_many(const struct attn_span *a)
+V_OUT void attn_many(const struct attn_span *a, void (*expand)(const struct attn_span *a, int j))
 {
     for (int i = 0; i < a->n_q; i++)
         a->m[i] = ATTN_EMPTY, a->l[i] = 0;
     for (int j = 0; j < a->n_blocks; j++) {
-        if (a->is_latent)
-            attn_expand_latent(a, j);
-        else
-            attn_expand(a, j);
+        expand(a, j);
         int first = 0; /* positions ascend: the first queries may see nothing of this block */
         while (first < a->n_q && a->pos[first] < a->pos0 + 32 * j)
             first++;
@@ -330,7 +353,7 @@ static void attn_span_f16(const struct attn_span *a)
     struct attn_few w;
     memset(a->acc, 0, (size_t)a->n_q * (size_t)a->head_dim * sizeof *a->acc);
     if (a->n_q >= ATTN_EXPAND || a->is_latent) {
-        attn_many(a);
+        attn_many(a, attn_expand_f16);
         return;
     }
     attn_few_scores(a, &w);

@@ -381,6 +381,10 @@ static void attn_span_q8(const struct attn_span *a)
 {
     struct q8_few w;
     memset(a->acc, 0, (size_t)a->n_q * (size_t)a->head_dim * sizeof *a->acc);
+    if (a->is_latent) { /* one row for all heads: there are many queries, in floats */
+        attn_many(a, attn_expand_latent_q8);
+        return;
+    }
     if (a->n_q >= ATTN_EXPAND) {
         q8_many(a);
         return;

@@ -70,7 +70,7 @@ struct gemm {
 struct attn_span {
     int head_dim;
     int n_q;
-    const float *q;    /* [n_q, head_dim], scaled. F16 only */
+    const float *q;    /* [n_q, head_dim], scaled. F16, and latent blocks of any type */
     const int16_t *q16; /* Q8_0: the same as quantize_q writes them, and their scales */
     const float *qd;
     const int *pos;    /* [n_q]: positions up to and with this one are seen */
@@ -81,7 +81,7 @@ struct attn_span {
     const unsigned char *const *kv; /* [n_blocks]: K and V of the head, as kv.h has them */
     const unsigned char *const *next; /* [n_next ≤ 8]: of the span that comes next; only fetched */
     int n_next;
-    int is_latent;     /* K alone, and its values are K's own dimensions. F16 only */
+    int is_latent;     /* K alone, and its values are K's own dimensions */
     float *m, *l;      /* [n_q] written: maximum and Σ exp */
     float *acc;        /* [n_q, head_dim] written: Σ exp · v */
     float *scratch;    /* [64 · head_dim], 64-byte aligned */

@@ -120,12 +120,6 @@ int kv_shape_init_latent(struct kv_shape *ret, enum kv_type type, int n_layers, 
                          struct err *e)
 {
     struct kv_shape s;
-    if (type != KV_F16) {
-        return err_set(e, ERR_UNSUPPORTED,
-                       "KV type %s for a model whose keys and values are compressed (MLA): it "
-                       "takes f16",
-                       kv_type_name(type));
-    }
     const int rc = kv_shape_init(&s, type, n_layers, 1, dim, e);
     if (rc) {
         return rc;
@@ -522,7 +516,7 @@ static int head_planes(const struct kv_shape *s, struct plane ret[4])
     ret[1] = (struct plane){n_scales, F16_BYTES};
     ret[2] = (struct plane){1, dim};
     ret[3] = (struct plane){n_scales, F16_BYTES};
-    return 4;
+    return s->is_latent ? 2 : 4;
 }
 
 /* A plane's positions [0, n) of `src` (NULL: leaves them); the rest becomes zero. */

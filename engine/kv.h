@@ -13,7 +13,7 @@
  *           position, never to several positions: a position's bytes depend on nothing but its own
  *           values, so a block's don't on how it was filled
  *
- *   A latent block (MLA) has one KV head of K alone, F16: what it adds up are the keys themselves.
+ *   A latent block (MLA) has one KV head of K alone: what it adds up are the keys themselves.
  *
  * K is transposed so that a score needs no horizontal sum (lane = position); V's lanes are head
  * dimensions. Bytes of positions not yet written are zero, always: 0 × stale NaN is NaN, and stale
@@ -69,7 +69,7 @@ int kv_shape_init(struct kv_shape *ret, enum kv_type type, int n_layers, int n_k
                   int head_dim, struct err *e) MUST_USE;
 
 /* The shape of compressed keys and values, `dim` of one position and layer for all heads together.
- * Errors as above; ERR_UNSUPPORTED for another type than F16. */
+ * Errors as above. */
 int kv_shape_init_latent(struct kv_shape *ret, enum kv_type type, int n_layers, int dim,
                          struct err *e) MUST_USE;
 
