@@ -10,6 +10,7 @@
 #include "daemon/ahead_summary.h"
 #include "daemon/config.h"
 #include "daemon/context.h"
+#include "daemon/forget.h"
 #include "daemon/prepare.h"
 #include "daemon/window.h"
 
@@ -74,6 +75,22 @@ void ahead_cancel(struct history *h, int64_t conversation)
             atomic_store(&a->cancel->is_set, 1);
 }
 
+void ahead_settle(struct history *h, const struct ahead *a, const struct turn *t)
+{
+    struct err e;
+    struct memory_removed gone;
+    const bool is_deleted = atomic_load(&a->cancel->is_set) != 0;
+    int rc = 0;
+    if (a->conversation == 0 || t->n_blocks == 0)
+        return;
+    if (!is_deleted)
+        rc = memory_blocks_add(h->memory, a->conversation, t->blocks, t->n_blocks, &e);
+    else if ((rc = memory_blocks_gone(h->memory, t->blocks, t->n_blocks, &gone, &e)) == 0)
+        forget_removed(h, &gone);
+    if (rc)
+        log_warn("%zu blocks that were read ahead are in no account: %s", t->n_blocks, e.text);
+}
+
 /* ---- warming ---- */
 
 /* The row that the conversation has gone on to since the job began; 0: none, or an answer is being
@@ -97,14 +114,13 @@ static int warm_done(struct history *h, struct turn *t, struct err *e)
 {
     struct ahead *a = t->api;
     int rc = 0;
-    const bool is_warm = t->finish == TURN_LENGTH;
+    const bool is_warm = t->finish == TURN_LENGTH && !turn_is_canceled(t);
     const int64_t conversation = a->conversation, tip = is_warm && a->cut ? tip_since(h, a) : 0;
     if (is_warm && a->cut)
         rc = memory_cut_ready(h->memory, a->cut, e);
-    if (is_warm && rc == 0 && t->n_blocks > 0 && a->conversation)
-        rc = memory_blocks_add(h->memory, a->conversation, t->blocks, t->n_blocks, e);
     if (rc == ERR_NOTFOUND) /* deleted meanwhile */
         rc = 0;
+    ahead_settle(h, a, t);
     job_end(h, a);
     if (tip && rc == 0 && !h->is_stopping)
         ahead_warm(h, t->owner, conversation, tip);

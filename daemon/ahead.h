@@ -36,7 +36,7 @@ void ahead_warm(struct history *h, const char *owner, int64_t conversation, int6
 void ahead_strip(struct history *h, const struct turn *t);
 /* How many are under way. */
 int ahead_jobs(const struct history *h);
-/* Ends the jobs of a conversation that goes, or all (0). */
+/* Ends the jobs of a conversation that goes, in all or in part, or all (0): before the rows do. */
 void ahead_cancel(struct history *h, int64_t conversation);
 
 #endif

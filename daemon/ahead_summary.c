@@ -69,6 +69,7 @@ static int summary_done(struct history *h, struct turn *t, struct err *e)
 {
     struct ahead *a = t->api;
     (void)e;
+    ahead_settle(h, a, t);
     const char *text = t->text.data ? t->text.data : "";
     if (t->finish == TURN_FAILED || t->finish == TURN_CANCELED) {
         ahead_cut(h, a); /* which ends the job when it was canceled */

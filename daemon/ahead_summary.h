@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "daemon/history.h"
+#include "daemon/turn.h"
 #include "memory/plan.h"
 
 #define AHEAD_SUMMARY_BYTES (64u << 10)
@@ -28,6 +29,9 @@ struct ahead {
 bool ahead_is_by_model(const struct history *h, enum plan_strategy s);
 /* Asks the model; ends in ahead_cut, with or without a summary. */
 void ahead_summarise(struct history *h, struct ahead *a);
+/* ahead.c: what a turn of the job has left in the cache is the conversation's, and goes with it: at
+ * once, where the job was canceled because words of it were deleted. At the end of each turn. */
+void ahead_settle(struct history *h, const struct ahead *a, const struct turn *t);
 /* ahead.c: goes on with the cut. The job ends with it. */
 void ahead_cut(struct history *h, struct ahead *a);
 

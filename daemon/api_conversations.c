@@ -6,6 +6,7 @@
  * Lists show the path to the newest message: what an edit or a regeneration left behind is stored
  * and no longer shown.
  */
+#include "daemon/ahead.h"
 #include "daemon/ahead_import.h"
 #include "daemon/body.h"
 #include "daemon/call.h"
@@ -207,6 +208,14 @@ int api_conversation_delete(struct history *h, struct request *r, const struct r
 {
     struct err e;
     struct memory_removed gone;
+    struct call k;
+    call_init(&k, h, r);
+    int rc = call_find(&k, args->v[0], ret);
+    if (rc == 0)
+        ahead_cancel(h, k.c.row);
+    call_done(&k);
+    if (rc)
+        return rc;
     if (memory_conversation_remove(h->memory, r->owner, args->v[0], &gone, &e))
         return items_error(ret, &e, "conversation_id");
     json *o = json_object();
@@ -316,6 +325,7 @@ static int item_delete(struct call *k, const struct route_args *args, struct htt
         return rc;
     if (!history_claim(k->h, k->c.row, k->r, &is_parked))
         return is_parked ? PARKED : http_out_of_memory(ret, "the request");
+    ahead_cancel(k->h, k->c.row);
     rc = memory_message_remove(k->h->memory, k->r->owner, m.id, &gone, &e);
     history_release(k->h, k->c.row);
     if (rc)

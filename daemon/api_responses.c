@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/ahead.h"
 #include "daemon/body.h"
 #include "daemon/context.h"
 #include "daemon/forget.h"
@@ -521,6 +522,13 @@ int api_response_delete(struct history *h, struct request *r, const struct route
 {
     struct err e;
     struct memory_removed gone;
+    struct stored found;
+    int rc = find(h, r, args->v[0], &found, ret);
+    if (rc == 0 && !found.r.is_in_conversation) /* else its messages stay */
+        ahead_cancel(h, found.r.conversation);
+    arena_done(&found.arena);
+    if (rc)
+        return rc;
     if (memory_response_remove(h->memory, r->owner, args->v[0], &gone, &e))
         return items_error(ret, &e, "response_id");
     json *o = json_object();

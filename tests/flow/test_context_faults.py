@@ -207,6 +207,48 @@ class Kills(unittest.TestCase):
             Talk(d, "auto").say("hello")
 
 
+class Deleted(unittest.TestCase):
+    """What was read ahead of a conversation goes with it."""
+
+    def check(self, d, t):
+        status, r, _ = d.request("DELETE", f"/v1/conversations/{t.id}")
+        self.assertEqual(status, 200, r)
+
+        def is_gone():
+            s = d.status()
+            return (s["turns"]["ahead"], s["memory"]["kv_blocks"], s["disk"]["blocks"]) == (0, 0, 0)
+
+        d.until(is_gone, "no block is left")
+
+    def until_ahead(self, d, t):
+        for line, _ in filler("en")[:40]:
+            if d.status()["turns"]["ahead"]:
+                return
+            t.say(line)
+        self.fail("nothing is read ahead")
+
+    def test_while_a_cut_is_read(self):
+        with Scripted(script("en", CTX, prefill_us_per_token=5000)) as d:
+            t = Talk(d, "auto")
+            self.until_ahead(d, t)
+            self.check(d, t)
+
+    def test_while_the_model_sums_up(self):
+        slow = {"prefill_us_per_token": 2000, "pace_us": 20000}
+        with Scripted(summariser({"pieces": words(GOOD)}, **slow), "--summary", "model") as d:
+            t = Talk(d, "auto")
+            self.until_ahead(d, t)
+            self.check(d, t)
+
+    def test_after_the_model_has_summed_up(self):
+        with Scripted(summariser({"pieces": words(GOOD)}), "--summary", "model") as d:
+            t = Talk(d, "auto")
+            until_cut(t)
+            t.until_quiet()
+            self.assertIn(GOOD, [summary for _, summary in cuts(d)])
+            self.check(d, t)
+
+
 def damage_index(d, how):
     """Rewrites each block of the full-text index by how(bytes, row); the daemon is down."""
     with sqlite3.connect(os.path.join(d.folder, "state/history.db")) as c:
