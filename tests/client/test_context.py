@@ -127,10 +127,10 @@ class Context(Case):
             t.say(said, max_output_tokens=8)
         t.until_quiet()
         there = [i["message"] for i in t.window()["items"] if i["message"]]
-        all_of_it = self.json_lines("show", t.id)
+        said = self.json_lines("show", t.id)
         rows = self.json_lines("context", "--dropped", t.id)
         self.assertGreater(len(rows), 100)  # more than a page
-        self.assertEqual(sorted(there + [m["id"] for m in rows]), sorted(m["id"] for m in all_of_it))
+        self.assertEqual(sorted(there + [m["id"] for m in rows]), sorted(m["id"] for m in said))
         self.assertEqual(rows[0]["text"], facts()[0])
         out = self.fine("context", "--dropped", t.id).splitlines()
         self.assertEqual(out[0], f"{len(rows)} messages are not in the window:")
@@ -546,7 +546,8 @@ class Chat(Case):
         self.assertEqual(self.d.get("/v1/conversations?limit=100")[1]["data"], before)
 
     def test_window_commands_do_what_the_programs_do(self):
-        r = self.chat(*talk_lines(4), "/cut", "/context", "/dropped", "/summary", "/context retrieve")
+        asked = ("/cut", "/context", "/dropped", "/summary", "/context retrieve")
+        r = self.chat(*talk_lines(4), *asked)
         self.assertEqual(r.code, 0, r)
         self.assertIn(self.fine("context", "--dropped"), r.out)
         self.assertRegex(r.out, r"\n(window +\d+ tokens before, \d+ after|nothing was cut: )")
