@@ -533,7 +533,8 @@ int body_role(const json *message, const char *field, enum chat_role *ret_role,
                         SHOWN_BYTES, role, is_tool ? "supported" : "a role");
 }
 
-int body_refuse_in_message(const json *message, const char *field, struct http_error *ret)
+int body_refuse_in_message(const json *message, const char *field, enum chat_role role,
+                           struct http_error *ret)
 {
     static const struct body_refusal refusals[] = {{"tool_calls", NEUTRAL_EMPTY},
                                                    {"function_call", NEUTRAL_NONE},
@@ -545,7 +546,13 @@ int body_refuse_in_message(const json *message, const char *field, struct http_e
         snprintf(name, sizeof name, "%.39s.%.23s", field, ret->param);
         param_set(ret, name);
     }
-    return rc;
+    const json *content = rc ? NULL : json_get(message, "content", NULL);
+    const json *first = json_type(content) == JSON_ARRAY ? json_first(content) : NULL;
+    if (role == CHAT_ASSISTANT || !first || !is_thought(first))
+        return rc;
+    snprintf(name, sizeof name, "%.39s.content", field);
+    return body_refused(ret, "unsupported_parameter", name,
+                        "%s: parts of type reasoning_text are an assistant's", name);
 }
 
 static int add_message(const json *message, const char *field, struct turn *t,
@@ -557,7 +564,7 @@ static int add_message(const json *message, const char *field, struct turn *t,
     if (json_type(message) != JSON_OBJECT)
         return wrong_type(ret, field, "object", message);
     if ((rc = body_role(message, field, &role, ret)) ||
-        (rc = body_refuse_in_message(message, field, ret)) ||
+        (rc = body_refuse_in_message(message, field, role, ret)) ||
         (rc = body_content(message, field, &t->arena, &text, ret)))
         return rc;
     if (!text.s && role != CHAT_ASSISTANT)

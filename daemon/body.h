@@ -100,9 +100,9 @@ struct body_text {
  */
 int body_content(const json *message, const char *field, struct arena *a,
                  struct body_text *ret_text, struct http_error *ret) MUST_USE;
-/* What a message says beside its content: calls of tools, audio, a refusal. None of it can be kept,
- * so it is a 400 unsupported_parameter unless empty. */
-int body_refuse_in_message(const json *message, const char *field,
+/* What a message says beside its text: calls of tools, audio, a refusal, a thought that isn't an
+ * assistant's. None of it can be kept, so it is a 400 unsupported_parameter unless empty. */
+int body_refuse_in_message(const json *message, const char *field, enum chat_role role,
                            struct http_error *ret) MUST_USE;
 /* "system" and "developer", "user", "assistant". "tool" and "function" are 400
  * unsupported_parameter, others 400. */

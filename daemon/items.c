@@ -190,7 +190,7 @@ static int parse_one(const json *item, const struct reading *r, struct memory_ne
     int rc;
     if ((rc = check_type(item, field, ret_error)) ||
         (rc = body_role(item, field, &role, ret_error)) ||
-        (rc = body_refuse_in_message(item, field, ret_error)) ||
+        (rc = body_refuse_in_message(item, field, role, ret_error)) ||
         (rc = body_content(item, field, r->a, &text, ret_error)))
         return rc;
     if (!text.s && role != CHAT_ASSISTANT)

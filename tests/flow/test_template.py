@@ -158,6 +158,7 @@ class Stripping(unittest.TestCase):
             ([{**thought, "content": "hm"}, answer, user("x")], "content"),
             ([{**thought, "content": ["hm"]}, answer, user("x")], "input[0].content"),
             ([{**thought, "encrypted_content": "x"}, answer, user("x")], "input[0]"),
+            ([{**with_part, "role": "user"}], "input[0].content"),
         ):
             status, r = self.d.post("/v1/responses", {"input": items, "store": False})
             self.assertEqual((status, r["error"]["param"] if status == 400 else r), (400, param))
