@@ -10,8 +10,9 @@
  *                                          "disk", "block_bytes"}]} of all that is the owner's;
  *                                          block_bytes and pinned_max: --model's
  *      POST …/drop   {"conversation": ID}  what no other conversation uses goes
- *                    {"all": true}         all of the owner's, stateless calls' too, of all models
- *                                          whether they are loaded or not
+ *                    {"all": true}         all of the owner's, stateless calls' too (and the token
+ *                                          ids of their answers), of all models whether they are
+ *                                          loaded or not
  *                  → {"object": "hearth.cache.drop", "blocks", "kv_bytes", "kept": {"shared",
  *                    "pinned", "in_use"}}
  *      POST …/pin    {"conversation": ID [, "all": true]}     its system prompt's whole blocks, or
@@ -187,12 +188,17 @@ int api_cache_list(struct history *h, struct request *r, const struct route_args
 
 static int drop(struct call *k, struct http_error *ret)
 {
+    struct err e;
     int rc = read_body(k, ret);
     if (rc)
         return rc;
     if (k->is_all == (k->c.row != 0))
         return body_refused(ret, "invalid_value", "conversation",
                             "either conversation or all: true is expected");
+    if (k->is_all && memory_reply_drop_all(k->h->memory, k->r->owner, &e)) {
+        http_error_from(ret, &e);
+        return e.code;
+    }
     if (k->is_all) {
         rc = begin(k, KEEP_DROP_ALL, 0, ret);
         return rc ? rc : fill_models(k, ret);

@@ -189,13 +189,21 @@ class Drop(Case):
             self.assertEqual(found // BLOCK, shared)
             self.respond(d, b, "go on")
 
+    def n_replies(self, d):
+        """Answers of stateless calls whose token ids are kept."""
+        path = os.path.join(d.folder, "state/history.db")
+        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as c:
+            return c.execute("SELECT count(*) FROM reply").fetchone()[0]
+
     def test_all_of_the_owner_s_go(self):
         with self.daemon() as d:
             a = self.new(d)
             self.respond(d, a, "hello")
             d.chat([user("stateless " * 60)])
             self.at_rest(d)
+            self.assertEqual(self.n_replies(d), 1)
             r = self.call(d, "drop", all=True)
+            self.assertEqual(self.n_replies(d), 0)
             self.assertGreater(r["blocks"], 8)
             self.assertEqual(self.files(), set())
             h = self.list(d)["hearth"]
