@@ -20,6 +20,8 @@ KINDS = {
     "--set expert_weights_norm=true --set expert_group_count=4 --set expert_group_used_count=2",
     "qwen3moe": "",
 }
+# The default of 4 GiB takes a sanitizer seconds to mark, and to give back.
+SMALL = ("--ctx", "1024", "--memory", "512M")
 WORDS = "the careful engineer writes down every number before one part of it is changed ".split()
 # Drawn with a seed: a random model's likeliest token is soon the same one again.
 MANY = {"max_tokens": 16, "temperature": 1, "seed": 7}
@@ -48,7 +50,7 @@ class Experts(unittest.TestCase):
     def check(self, arch):
         path = self.make(arch)
         all_m = [conversation(i) for i in range(4)]
-        with Daemon(path, "--ctx", "1024", folder=self.folder) as d:
+        with Daemon(path, *SMALL, folder=self.folder) as d:
             cold = [d.say(m, **MANY, hearth={"cache": False}) for m in all_m]
             self.assertEqual(len(set(cold)), len(cold))
             # At once: rows of all share passes, and experts.
@@ -56,7 +58,7 @@ class Experts(unittest.TestCase):
             self.assertEqual(both, cold)
             self.assertEqual([d.say(m, **MANY) for m in all_m], cold)
             d.until(lambda: d.status()["disk"]["waiting"] == 0, "all is written")
-        with Daemon(path, "--ctx", "1024", "--threads", "1", folder=self.folder) as d:
+        with Daemon(path, *SMALL, "--threads", "1", folder=self.folder) as d:
             for m, text in zip(all_m, cold):
                 r = d.chat(m, **MANY)
                 self.assertEqual(content(r), text)
