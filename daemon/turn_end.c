@@ -87,7 +87,8 @@ static void store_reply(struct history *h, struct turn *t)
     struct err e;
     static struct log_limit limit = {.burst = 3};
     size_t n = t->store.is_reply ? turn_n_stored_ids(t, engine_tok(h->engine)) : 0;
-    if (n == 0 || t->thought.reasoning.len > 0) /* the client has the answer alone */
+    const bool has_all = t->thought.reasoning.len == 0 || t->api; /* else the answer alone */
+    if (n == 0 || !has_all)
         return;
     memory_chain(t->store.chain, MEMORY_ASSISTANT, t->text.data, t->text.len);
     const struct memory_reply_key key = {.chain = t->store.chain,

@@ -144,6 +144,22 @@ class Stripping(unittest.TestCase):
             self.assertEqual([p["text"] for p in kept["content"]], [*[thought] * (
                 question != "plain"), text])
 
+    def test_a_thought_given_back_is_read_as_the_tokens_that_were_written(self):  # B03
+        script = {
+            "chat_template": "{# <think> </think> #}"
+            + STRIPPING.replace("m.content.split('</think>')[-1].lstrip('\n')", "m.content"),
+            "merges": ["2e 0a0a"],
+            "default": {"pieces": ["<thi", "nk>\n", *["hm, "] * 60, "</th", "ink>", "Yes", ".",
+                                   "\n\n", "So."]},
+        }
+        with Scripted(script) as d:
+            r = d.post("/v1/responses", {"input": "hello", "store": False})[1]
+            self.assertEqual([i["type"] for i in r["output"]], ["reasoning", "message"])
+            n_read = r["usage"]["total_tokens"]
+            body = {"input": [user("hello"), *r["output"], user("more")], "store": False}
+            r = d.post("/v1/responses", body)[1]
+            self.assertGreaterEqual(r["hearth"]["cache"]["tokens"], n_read - 2)
+
     def test_thoughts_that_belong_to_no_answer_are_refused(self):
         thought = {"type": "reasoning", "summary": [],
                    "content": [{"type": "reasoning_text", "text": "hm"}]}
