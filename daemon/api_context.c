@@ -436,6 +436,32 @@ int api_summary_get(struct history *h, struct request *r, const struct route_arg
     return rc;
 }
 
+/* A list is read up to FACTS_LINE_MAX bytes a line and FACTS_MAX lines, and a cut hands on as many
+ * bytes as it stores: what would be left out is refused. */
+static int check_facts(const struct memory_cut_edit *edit, struct http_error *ret)
+{
+    size_t n_lines = 0, n_bytes = 0;
+    for (size_t i = 0; i < edit->n_facts;) {
+        const char *end = memchr(edit->facts + i, '\n', edit->n_facts - i);
+        const size_t n = end ? (size_t)(end - edit->facts) - i : edit->n_facts - i;
+        n_lines += n > 0;
+        n_bytes += n > 0 && edit->facts[i + n - 1] != '}' ? n + 3 : 0; /* as composed: "- " */
+        if (n > FACTS_LINE_MAX)
+            return body_refused(ret, "summary_too_long", "facts",
+                                "line %zu of the facts has %zu bytes, the limit is %d", n_lines, n,
+                                FACTS_LINE_MAX);
+        i += n + 1;
+    }
+    if (n_lines > FACTS_MAX)
+        return body_refused(ret, "summary_too_long", "facts", "%zu facts, the limit is %d", n_lines,
+                            FACTS_MAX);
+    if (n_bytes > CONTEXT_FACTS_BYTES - FACTS_LINE_MAX)
+        return body_refused(ret, "summary_too_long", "facts",
+                            "lines of one's own have %zu bytes, the limit is %d", n_bytes,
+                            CONTEXT_FACTS_BYTES - FACTS_LINE_MAX);
+    return 0;
+}
+
 /* The next turn reads them whole, before its question: what is too long would have it refused. */
 static int check_edit(struct call *k, const struct memory_cut *cut,
                       const struct memory_cut_edit *edit, struct http_error *ret)
@@ -489,7 +515,7 @@ static int edit_summary(struct call *k, struct http_error *ret)
     if ((edit.summary &&
          (rc = prepare_check_text(k->h, "summary", edit.summary, edit.n_summary, ret))) ||
         (edit.facts && (rc = prepare_check_text(k->h, "facts", edit.facts, edit.n_facts, ret))) ||
-        (rc = check_edit(k, &cut, &edit, ret)))
+        (edit.facts && (rc = check_facts(&edit, ret))) || (rc = check_edit(k, &cut, &edit, ret)))
         return rc;
     if (memory_cut_edit(k->h->memory, cut.row, &edit, &e) ||
         memory_cut_by_row(k->h->memory, cut.row, &cut, &k->arena, &e))

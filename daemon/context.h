@@ -152,6 +152,19 @@ struct context_section {
     size_t n_text;
 };
 int context_head_sections(const char *head, size_t n, struct context_section *ret);
+/*
+ * Whether text[0, n) has these lines, whole: "tea" is not said by "steak". They begin a line behind
+ * `prefix`, and end one.
+ */
+struct context_lines {
+    const char *prefix;
+    const char *text;
+    size_t n_text;
+};
+bool context_has_lines(const char *text, size_t n, const struct context_lines *lines);
+/* What stands before a pin in the head. */
+struct memory_pin;
+const char *context_pin_prefix(const struct memory_pin *pin);
 /* Fills cut's head, summary and facts. */
 int context_head_make(const struct history *h, struct arena *a, const struct context_head *in,
                       struct memory_cut *cut, struct err *e) MUST_USE;

@@ -270,9 +270,10 @@ static void head_pins(struct cutting *k, const struct memory_cut *cut, struct me
 /* The summary as it is stored isn't the one in the head. */
 static bool is_edited(const struct turn_window *w)
 {
+    const struct context_lines lines = {"", w->cut.summary, w->cut.n_summary};
     return w->has_cut && w->cut.is_edited && w->cut.n_summary > 0 &&
            context_summarises(w->cut.strategy) &&
-           !memmem(w->cut.head, w->cut.n_head, w->cut.summary, w->cut.n_summary);
+           !context_has_lines(w->cut.head, w->cut.n_head, &lines);
 }
 
 /* What stands above the window leaves first. */

@@ -36,6 +36,13 @@ static void gap(struct head *d)
         buf_char(&d->text, '\n');
 }
 
+const char *context_pin_prefix(const struct memory_pin *pin)
+{
+    return pin->message == 0                 ? "- "
+           : pin->role == MEMORY_ASSISTANT ? "- Assistant: "
+                                           : "- User: ";
+}
+
 static void add_pins(struct head *d)
 {
     const struct memory_pins *pins = d->in->pins;
@@ -45,9 +52,7 @@ static void add_pins(struct head *d)
     buf_str(&d->text, PINS_HEAD);
     for (size_t i = 0; i < pins->n; i++) {
         const struct memory_pin *p = &pins->v[i];
-        buf_str(&d->text, p->message == 0                 ? "- "
-                          : p->role == MEMORY_ASSISTANT ? "- Assistant: "
-                                                        : "- User: ");
+        buf_str(&d->text, context_pin_prefix(p));
         buf_add(&d->text, p->text, p->n_text);
         buf_char(&d->text, '\n');
     }
@@ -270,6 +275,24 @@ int context_head_make(const struct history *h, struct arena *a, const struct con
     }
     buf_done(&d.text);
     return rc;
+}
+
+bool context_has_lines(const char *text, size_t n, const struct context_lines *lines)
+{
+    const size_t n_prefix = strlen(lines->prefix), n_text = lines->n_text;
+    const bool ends_itself = n_text > 0 && lines->text[n_text - 1] == '\n';
+    for (size_t from = n_prefix; n_text > 0 && from + n_text <= n;) {
+        const char *found = memmem(text + from, n - from, lines->text, n_text);
+        if (!found)
+            return false;
+        const size_t at = (size_t)(found - text), begin = at - n_prefix, end = at + n_text;
+        if (memcmp(text + begin, lines->prefix, n_prefix) == 0 &&
+            (begin == 0 || text[begin - 1] == '\n') &&
+            (end == n || text[end] == '\n' || ends_itself))
+            return true;
+        from = at + 1;
+    }
+    return false;
 }
 
 int context_head_sections(const char *head, size_t n, struct context_section *ret)

@@ -75,8 +75,8 @@ static bool window_has_message(const struct turn_window *w, int64_t row)
 
 static bool is_in_window(const struct turn_window *w, const struct memory_pin *pin)
 {
-    if (w->has_cut && pin->n_text > 0 && w->cut.n_head >= pin->n_text &&
-        memmem(w->cut.head, w->cut.n_head, pin->text, pin->n_text))
+    const struct context_lines lines = {context_pin_prefix(pin), pin->text, pin->n_text};
+    if (w->has_cut && context_has_lines(w->cut.head, w->cut.n_head, &lines))
         return true;
     if (pin->message)
         return window_has_message(w, pin->message) || window_has(w, MEMORY_PINNED, pin->message);
@@ -122,14 +122,20 @@ static int add_pins(struct injection *in, struct http_error *ret)
 
 /* ---- edits ---- */
 
-/* Whether the head, or what was put before a message since, says it. */
-static bool is_said(const struct turn_window *w, const char *text, size_t n)
+#define KEEP "[To keep in mind] "
+#define RIGHT "[The summary at the beginning is out of date; this is right]\n"
+
+/* Whether the head, or what was put before a message since, says it; each has a prefix of its own.
+ */
+static bool is_said(const struct turn_window *w, const char *text, size_t n, bool is_fact)
 {
-    if (n == 0 || (w->cut.n_head >= n && memmem(w->cut.head, w->cut.n_head, text, n)))
+    const struct context_lines in_head = {is_fact ? "- " : "", text, n},
+                               since = {is_fact ? KEEP : "", text, n};
+    if (n == 0 || context_has_lines(w->cut.head, w->cut.n_head, &in_head))
         return true;
     for (size_t i = 0; i < w->n; i++) {
         const struct memory_context *c = &w->parts[i].context;
-        if (c->n_text >= n && memmem(c->text, c->n_text, text, n))
+        if (context_has_lines(c->text, c->n_text, &since))
             return true;
     }
     return false;
@@ -179,10 +185,10 @@ static int add_fact_notes(struct injection *in, int left, struct http_error *ret
     }
     for (size_t i = 0; i < facts.n; i++) {
         const struct fact *f = &facts.v[i];
-        if (f->kind != FACT_NOTE || is_said(w, f->text, f->n_text) ||
+        if (f->kind != FACT_NOTE || is_said(w, f->text, f->n_text, true) ||
             !has_room(in, f->text, f->n_text, &left))
             continue;
-        buf_str(&in->text, "[To keep in mind] ");
+        buf_str(&in->text, KEEP);
         buf_add(&in->text, f->text, f->n_text);
         buf_str(&in->text, "\n\n");
     }
@@ -198,9 +204,9 @@ static int add_edits(struct injection *in, struct http_error *ret)
     if (!w->has_cut)
         return 0;
     if (w->cut.is_edited && context_summarises(w->cut.strategy) &&
-        !is_said(w, w->cut.summary, w->cut.n_summary) &&
+        !is_said(w, w->cut.summary, w->cut.n_summary, false) &&
         has_room(in, w->cut.summary, w->cut.n_summary, &left)) {
-        buf_str(&in->text, "[The summary at the beginning is out of date; this is right]\n");
+        buf_str(&in->text, RIGHT);
         buf_add(&in->text, w->cut.summary, w->cut.n_summary);
         buf_str(&in->text, "\n\n");
     }

@@ -353,6 +353,28 @@ class Edits(unittest.TestCase):
             self.assertEqual(d.post(t.path + "/summary", {"summary": "word " * 20})[0], 200)
             t.say("And now?")
 
+    def test_facts_that_would_be_read_in_part_are_refused(self):
+        """In a window that has room for them: a line's end, and the lines beyond the list's."""
+        with Scripted(script("en", 65536)) as d:
+            t = Talk(d, "auto")
+            for said, _ in filler("en")[:6]:
+                t.say(said)
+            self.assertEqual(d.post(t.path + "/cut", {"target": 150})[0], 200)
+            before = d.get(t.path + "/summary")
+            for text, what in (
+                ("first\n" + "word " * 820, "line 2 of the facts has 4100 bytes"),
+                ("".join(f"{i}\n" for i in range(513)), "513 facts, the limit is 512"),
+                (("word " * 100 + "\n") * 30, "lines of one's own have 15090 bytes"),
+            ):
+                status, r = d.post(t.path + "/summary", {"facts": text})
+                self.assertEqual((status, r["error"]["code"]), (400, "summary_too_long"), r)
+                self.assertIn(what, r["error"]["message"])
+            self.assertEqual(d.get(t.path + "/summary"), before)
+            lines = "".join(f"{i}\n" for i in range(400))
+            status, r = d.post(t.path + "/summary", {"facts": lines})
+            self.assertEqual(status, 200, r)
+            self.assertEqual(d.get(t.path + "/summary")[1]["facts"].count("\n"), 400)
+
     def test_a_window_that_got_smaller_goes_on(self):
         with tempfile.TemporaryDirectory() as folder:
             with Scripted(script("en", 2048), folder=folder) as d:

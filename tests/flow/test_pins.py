@@ -61,6 +61,23 @@ class Notes(Case):
         t.say("and on again")
         self.assertEqual(t.kinds("7712#")[0], "pins")
 
+    def test_a_note_is_not_there_because_its_letters_are(self):
+        """"tea" in "steak", or the end of another line."""
+        t = Pinned(self.d, "auto")
+        t.say("I'm allergic to steak, and I drink peppermint tea.")
+        t.fill(5)
+        t.cut(200)
+        t.say("hello")
+        self.assertIn("facts", t.kinds("allergic to steak"))
+        t.pin(text="tea")
+        t.say("and on")
+        self.assertEqual(t.kinds("- tea\n"), ["recalled"])
+        t.say("and on again")
+        self.assertEqual(t.kinds("- tea\n"), ["recalled"])
+        t.cut(200)
+        t.say("now")
+        self.assertEqual(t.kinds("- tea\n"), ["pins"])
+
     def test_a_note_stays_in_every_prompt_whatever_the_strategy(self):
         for strategy in ("window", "summarise", "retrieve", "prune", "auto"):
             with self.subTest(strategy=strategy):
@@ -233,6 +250,19 @@ class Edits(Case):
         self.assertGreaterEqual(sum(is_cut(r) for r in t.replies), 2)
         self.assertEqual(t.kinds("observatory"), ["facts"])
         self.assertEqual(t.kinds("allergic to peanuts")[0], "facts")
+
+    def test_an_edit_is_not_there_because_its_letters_are(self):
+        for name in ("summary", "facts"):
+            t = self.cut_talk()
+            status, r = self.d.post(t.path + "/summary", {name: "nut"})
+            self.assertEqual(status, 200, r)
+            t.say("and on")
+            self.assertEqual(t.kinds("] nut\n" if name == "facts" else "]\nnut\n"), ["recalled"])
+            t.fill(2, 6)
+            t.cut(300)
+            t.say("now")
+            kind = t.kinds("\n- nut\n" if name == "facts" else ":\nnut\n")
+            self.assertEqual(kind, [name])
 
     def test_a_fact_that_a_person_takes_out_is_gone_after_the_next_cut(self):
         t = self.cut_talk()
