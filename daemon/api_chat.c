@@ -17,7 +17,7 @@ static const struct body_refusal refusals[] = {
     {"top_logprobs", NEUTRAL_ZERO},     {"n", NEUTRAL_ONE},
     {"modalities", NEUTRAL_TEXT_ONLY},  {"audio", NEUTRAL_NONE},
     {"prediction", NEUTRAL_NONE},       {"web_search_options", NEUTRAL_NONE},
-    {"verbosity", NEUTRAL_NONE},
+    {"verbosity", NEUTRAL_MEDIUM},
 };
 
 /* max_tokens is the old name of max_completion_tokens; both may be given, and the newer counts. */

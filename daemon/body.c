@@ -224,6 +224,8 @@ static bool is_neutral(const json *j, enum body_neutral neutral)
         return type == JSON_OBJECT && is_text_format(j);
     case NEUTRAL_NO_TOOL:
         return is_str(j, "none") || is_str(j, "auto");
+    case NEUTRAL_MEDIUM:
+        return is_str(j, "medium");
     case NEUTRAL_TEXT_ONLY:
         return type == JSON_ARRAY && json_count(j) == 1 && is_str(json_first(j), "text");
     }

@@ -51,6 +51,7 @@ enum body_neutral {
     NEUTRAL_TEXT,      /* {"type": "text"} or {"format": {"type": "text"}} */
     NEUTRAL_NO_TOOL,   /* "none" or "auto" */
     NEUTRAL_TEXT_ONLY, /* ["text"] */
+    NEUTRAL_MEDIUM,    /* "medium" */
 };
 struct body_refusal {
     const char *key;

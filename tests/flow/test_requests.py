@@ -149,6 +149,7 @@ class Requests(unittest.TestCase):
             "modalities": ["audio"],
             "audio": {},
             "prediction": {},
+            "verbosity": "high",
         }.items():
             with self.subTest(field=field):
                 self.refused(field, "unsupported_parameter", **{field: value})
@@ -159,6 +160,7 @@ class Requests(unittest.TestCase):
             "logprobs": False,
             "n": 1,
             "logit_bias": {},
+            "verbosity": "medium",
         }.items():
             with self.subTest(field=field, value=value):
                 self.assertEqual(self.ask(**{field: value})[0], 200)
