@@ -113,4 +113,9 @@ void receipt_write(const json *receipt, const json *before, struct buf *b)
         part(b, start);
         buf_str(b, "not everything could be searched");
     }
+    const double unread = json_double(json_get(receipt, "edits_unread", NULL));
+    if (unread > 0) {
+        part(b, start);
+        buf_printf(b, "%.0f tokens of your summary and facts have no room here", unread);
+    }
 }

@@ -157,8 +157,8 @@ static bool has_notes(const char *text, size_t n)
 }
 
 /* What a larger window took may be too long for this one: better that a turn doesn't read it than
- * that there is no turn. It stays stored, and a cut takes of it what fits. */
-static bool has_room(const struct injection *in, const char *text, size_t n, int *left)
+ * that there is no turn; the receipt tells. It stays stored, and a cut takes of it what fits. */
+static bool has_room(struct injection *in, const char *text, size_t n, int *left)
 {
     const int n_tokens = window_count(in->c->h, text, n);
     static struct log_limit limit = {.burst = 3};
@@ -166,6 +166,7 @@ static bool has_room(const struct injection *in, const char *text, size_t n, int
         *left -= n_tokens > 0 ? n_tokens : 0;
         return true;
     }
+    in->c->t->receipt.edits_unread += n_tokens;
     if (log_allowed(&limit))
         log_warn("%d tokens of a summary or facts are too long for the window: they aren't read",
                  n_tokens);
@@ -330,6 +331,7 @@ int context_inject(struct context *c, size_t at, struct http_error *ret_error)
     struct injection in = {.c = c, .at = at};
     int rc = 0;
     c->t->receipt.recalled_new.n = 0;
+    c->t->receipt.edits_unread = 0;
     in.sources = arena_array(&c->t->arena, MEMORY_SOURCES_MAX, sizeof *in.sources);
     if (!in.sources)
         return http_out_of_memory(ret_error, "the turn's context");

@@ -106,6 +106,7 @@ struct turn_receipt {
     struct turn_changes dropped, summarised, recalled_new, recalled_kept, pinned;
     bool is_live_cut, is_ahead_cut; /* who made the cut that this reply tells of */
     bool is_recall_partial;         /* not all that was said could be searched */
+    int edits_unread; /* tokens of a person's summary and facts that this window has no room for */
 };
 
 /* Where the answer is kept. Owned by the history thread throughout, also while the worker has the

@@ -72,6 +72,8 @@ static json *receipt_of(const struct turn *t)
         json_set_str(o, "cut", r->is_live_cut ? "live" : "ahead");
     if (r->is_recall_partial)
         json_set_bool(o, "recall_partial", true);
+    if (r->edits_unread > 0)
+        json_set_int(o, "edits_unread", r->edits_unread);
     return o;
 }
 

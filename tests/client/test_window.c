@@ -174,6 +174,7 @@ static void everything_stands_in_one_line(void **state)
          "1 message (12 tokens) left the window; 2 recalled (11 tokens); cut on the way, 80 tokens "
          "lost their place; not everything could be searched");
     says("{\"cut\":\"ahead\",\"prefix_lost\":80}", NULL, "cut ahead");
+    says("{\"edits_unread\":40}", NULL, "40 tokens of your summary and facts have no room here");
     says("{\"prefix_lost\":80}", NULL, "the beginning changed, 80 tokens lost their place");
 }
 

@@ -386,7 +386,8 @@ class Edits(unittest.TestCase):
             for ctx in (256, 128):
                 with Scripted(script("en", ctx), folder=folder) as t.d:
                     for _ in range(4):
-                        t.say("Hello there, what is new?")
+                        r = t.say("Hello there, what is new?")
+                        self.assertGreater(receipt(r)["edits_unread"], 150, r)
                         t.until_quiet()
 
     def test_the_summary_is_told_while_the_model_loads(self):
