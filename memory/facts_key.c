@@ -215,13 +215,22 @@ static bool key_chinese(const struct clause *c, size_t n, char key[FACT_KEY_BYTE
 #define ZH_CHAR_BYTES 3
 #define ZH_THING_CHARS 4
 
+/* Whether s begins with so many characters of three bytes, as Chinese has. */
+static bool are_han(const char *s, size_t chars)
+{
+    for (size_t i = 0; i < chars; i++)
+        if (((unsigned char)s[i * ZH_CHAR_BYTES] & 0xF0) != 0xE0)
+            return false;
+    return true;
+}
+
 /* 12站台, B24登机口: the value's thing stands right behind it, at s + n. */
 static bool key_chinese_right(const struct clause *c, size_t n, char key[FACT_KEY_BYTES])
 {
     const char *s = c->s + n;
     for (size_t chars = 2; chars <= ZH_THING_CHARS; chars++) {
         const size_t len = chars * ZH_CHAR_BYTES;
-        if (c->n - n < len)
+        if (c->n - n < len || !are_han(s, chars))
             return false;
         if (!(zh_flags(s, len) & Z_THING))
             continue;
