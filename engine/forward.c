@@ -55,7 +55,7 @@ static void product_cut(struct product *p, int quantum)
         unit /= 2;
     p->unit = unit < quantum ? quantum : unit;
     if (fwd_is_few(p->f))
-        p->unit = fwd_few_unit(p->f, n_groups, FWD_ROWS / FWD_FEW * FWD_GROUPS, quantum);
+        p->unit = fwd_few_unit(p->f, n_groups, FWD_FEW_GROUPS, quantum);
     p->n_units = (n_groups + p->unit - 1) / p->unit;
 }
 
@@ -186,8 +186,9 @@ static void ffn_item(void *ctx, int item, int thread)
 
 /* From f->s.in to the residual stream: a layer's feed-forward, or its experts and the one for
  * all. */
-static void feed_forward(struct forward *f, const struct model_layer *l)
+static void feed_forward(struct forward *f, int layer)
 {
+    const struct model_layer *l = &f->m->layers[layer];
     const bool has_experts = l->router.n_out > 0;
     struct act *hidden = has_experts ? &f->s.shared : &f->s.ff;
     const float *by_row = has_experts ? fwd_experts(f, l) : NULL;
@@ -195,7 +196,9 @@ static void feed_forward(struct forward *f, const struct model_layer *l)
         return;
     struct product p = {.f = f, .w = &l->gate, .w2 = &l->up, .x = &f->s.in, .to = hidden};
     product_cut(&p, 2); /* a quantised block of 32 is made in one item */
+    fwd_ahead(f, layer, FWD_AHEAD_DOWN);
     fwd_run(f, ffn_item, &p, fwd_row_blocks(f) * p.n_units);
+    fwd_ahead(f, layer + 1, FWD_AHEAD_QKV);
     step_residual(f, (struct product){.w = &l->down, .x = hidden, .by_row = by_row},
                   l->ffn_post_norm);
 }
@@ -413,11 +416,13 @@ static int run_layers(struct forward *f, const atomic_int *abort_flag, struct er
 {
     const struct model *m = f->m;
     int r = fwd_attn_plan(f, e);
+    fwd_ahead(f, 0, FWD_AHEAD_QKV);
     for (int i = 0; r == 0 && i < m->params.n_layers; i++) {
         const struct model_layer *l = &m->layers[i];
         if (abort_flag && atomic_load_explicit(abort_flag, memory_order_relaxed))
             return err_set(e, ERR_CANCELED, "canceled in layer %d of %d", i, m->params.n_layers);
         step_norm(f, l->attn_norm);
+        fwd_ahead(f, i, FWD_AHEAD_O);
         if (m->params.latent.kv_rank)
             fwd_latent_qkv(f, i);
         else
@@ -432,15 +437,17 @@ static int run_layers(struct forward *f, const atomic_int *abort_flag, struct er
         fwd_attn(f, i);
         if (m->params.latent.kv_rank)
             fwd_latent_values(f, i);
+        fwd_ahead(f, i, FWD_AHEAD_GATE);
         step_residual(f, (struct product){.w = &l->o, .x = &f->s.att}, l->attn_post_norm);
         step_norm(f, l->ffn_norm);
-        feed_forward(f, l);
+        feed_forward(f, i);
         atomic_fetch_add_explicit(&f->progress, 1, memory_order_relaxed);
         if (f->passed)
             atomic_fetch_add_explicit(f->passed, 1, memory_order_relaxed);
     }
     if (r == 0) {
         step_norm(f, m->output_norm);
+        fwd_ahead(f, 0, FWD_AHEAD_QKV); /* of the next pass, if it comes at once */
         step_head(f);
     }
     return r;
@@ -491,6 +498,8 @@ int forward_new(const struct model *m, const struct kv_shape *kv, int n_threads,
     f->tile_queries = fwd_tile_queries(m);
     r = forward_set_isa(f, isa, e);
     if (r == 0)
+        r = fwd_ahead_new(f, e);
+    if (r == 0)
         r = forward_set_threads(f, n_threads, e);
     if (r < 0) {
         forward_free(f);
@@ -505,6 +514,7 @@ void forward_free(struct forward *f)
     if (!f)
         return;
     pool_free(f->pool);
+    free(f->ahead);
     mat_region_free(f->s.memory, f->s.memory_bytes);
     free(f->s.state_acc);
     free(f->s.items);

@@ -1,5 +1,5 @@
 /* Between forward.c (the pass), forward_attn.c (attention's plan and steps), forward_kv.c (writing
- * keys and values) and forward_probe.c. Nobody else includes it. */
+ * keys and values), forward_ahead.c and others of that name. Nobody else includes it. */
 #ifndef HEARTH_ENGINE_FORWARD_IMPL_H
 #define HEARTH_ENGINE_FORWARD_IMPL_H
 
@@ -19,6 +19,8 @@
  * an item of q, k or v. */
 #define FWD_FEW 4
 #define FWD_FEW_HEADS 4
+/* Groups of an item of few rows, at most. */
+#define FWD_FEW_GROUPS (FWD_ROWS / FWD_FEW * FWD_GROUPS)
 /* Queries (rows × heads of one KV head) of an attention tile: at most, about, and when there are
  * too few tiles for the threads. */
 #define FWD_QUERIES 96
@@ -128,6 +130,7 @@ struct forward {
     struct fwd_thread *threads;
     void *thread_memory;
     int tile_queries; /* capacity of a thread's q */
+    struct pool_ahead *ahead; /* [n_layers · FWD_AHEAD_STEPS + 1], the head's last */
     struct fwd_scratch s;
     int n_rows; /* of the running pass, or what is left of it in the last layer */
     atomic_uint_fast64_t progress;
@@ -153,14 +156,14 @@ static inline bool fwd_is_few(const struct forward *f)
 
 /*
  * Size of an item when n things are shared out for few rows: at most `max`, a multiple of
- * `quantum`. Such a step is bound by the memory, which serves long pieces best: four items a
- * thread, or three or two if they come out more even. Not one, so that a thread that comes late
+ * `quantum`. Such a step is bound by the memory, which serves long pieces best: two items a
+ * thread, or three or four if they come out more even. Not one, so that a thread that comes late
  * leaves some to the others.
  */
 static inline int fwd_few_unit(const struct forward *f, int n, int max, int quantum)
 {
     int best = max, least = INT_MAX;
-    for (int k = 4; k >= 2; k--) {
+    for (int k = 2; k <= 4; k++) {
         const int n_items = k * f->n_threads, unit = (n + n_items - 1) / n_items,
                   even = (unit + quantum - 1) / quantum * quantum, over = even * n_items - n;
         if (even <= max && over < least) {
@@ -176,6 +179,14 @@ static inline void fwd_run(struct forward *f, pool_fn fn, void *ctx, int n_items
 {
     pool_run(f->pool, fn, ctx, n_items);
 }
+
+/* Products of a layer that a row begins to read before their input is there (forward_ahead.c). */
+enum fwd_ahead_step { FWD_AHEAD_QKV, FWD_AHEAD_O, FWD_AHEAD_GATE, FWD_AHEAD_DOWN, FWD_AHEAD_STEPS };
+int fwd_ahead_new(struct forward *f, struct err *e) MUST_USE; /* room for the plan; ERR_NOMEM */
+void fwd_ahead_plan(struct forward *f); /* where each begins, for f->n_threads */
+/* From the next run on, threads that wait fetch that product's weights, if the pass has one row;
+ * FWD_AHEAD_QKV behind the last layer is the head. */
+void fwd_ahead(struct forward *f, int layer, enum fwd_ahead_step step);
 
 /* Scratch for a pass of that many rows (forward_scratch.c); ERR_NOMEM leaves what there is. */
 /* Queries that a thread's attention has room for. */

@@ -230,5 +230,6 @@ int forward_set_threads(struct forward *f, int n_threads, struct err *e)
     f->threads = t;
     f->thread_memory = c.base;
     f->n_threads = n_threads;
+    fwd_ahead_plan(f);
     return 0;
 }

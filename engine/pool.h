@@ -5,10 +5,14 @@
  * Items are taken one by one from an atomic counter, so that a thread that loses its core holds up
  * one item and not a fixed share. The caller works too and returns when all items are done; it
  * never waits for a thread that holds none. A thread without work spins for at most 20 µs, then
- * sleeps until the next run: between passes nobody runs.
+ * sleeps until the next run: between passes nobody runs. While it spins it may ask the memory for
+ * what the next run reads: a step of one row is bound by the memory, which would else rest whenever
+ * threads wait for each other.
  */
 #ifndef HEARTH_ENGINE_POOL_H
 #define HEARTH_ENGINE_POOL_H
+
+#include <stddef.h>
 
 #include "base/err.h"
 
@@ -22,6 +26,18 @@ struct pool;
 int pool_new(int n_threads, struct pool **ret, struct err *e) MUST_USE;
 void pool_free(struct pool *p); /* NULL is fine; not during a run */
 int pool_n_threads(const struct pool *p);
+
+/* Where a later run begins to read: thread t at from[i] + t · thread_bytes, n_streams places side
+ * by side, so many cache lines of each. */
+struct pool_ahead {
+    const unsigned char *from[3];
+    int n_streams, n_lines;
+    size_t thread_bytes;
+};
+
+/* Threads that wait fetch this from now on; NULL: nothing. Not during a run; borrowed until the
+ * next call and the end of the run after it. Nothing depends on it but time. */
+void pool_set_ahead(struct pool *p, const struct pool_ahead *ahead);
 
 /* `thread` is 0 … n_threads − 1, one number a thread at a time: the index of its scratch. */
 typedef void (*pool_fn)(void *ctx, int item, int thread);

@@ -44,12 +44,16 @@ static void each_item_runs_once_and_is_seen(void **state)
         s.out = calloc(1000, sizeof *s.out);
         assert_true(s.in && s.out);
         int64_t want = 0, got = 0;
+        const struct pool_ahead ahead[2] = {
+            {.from = {(void *)s.in, (void *)s.out}, .n_streams = 2, .n_lines = 60},
+            {.from = {(void *)s.in}, .n_streams = 1, .n_lines = 10, .thread_bytes = 640}};
         for (s.round = 0; s.round < 2000; s.round++) {
             const int n = s.round % 7 == 0 ? 1000 : s.round % 13;
             for (int i = 0; i < n; i++) {
                 s.in[i] = i;
                 want += i + s.round;
             }
+            pool_set_ahead(p, s.round % 3 ? &ahead[s.round % 2] : NULL); /* of no account */
             pool_run(p, add_item, &s, n);
             /* now and then long enough for the threads to fall asleep */
             if (s.round % 500 == 0)
