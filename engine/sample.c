@@ -49,6 +49,15 @@ struct sampler {
     struct histogram all, part;
 };
 
+/* The vocabulary is gone through by so many logits: what most of them have in common the compiler
+ * can ask of several at once. */
+#define CHUNK 64
+
+static size_t chunk_end(size_t from, size_t n)
+{
+    return n - from < CHUNK ? n : from + CHUNK;
+}
+
 /* exp(-d) for d >= 0: 2^k times a Taylor series on [-ln 2 / 2, ln 2 / 2], good to about an ulp. */
 static double exp_down(double d)
 {
@@ -66,13 +75,18 @@ static double exp_down(double d)
     return sum * scale;
 }
 
-/* exp(-d) for d in bucket b: the rest is below 1/32, seven terms do. */
-static double bucket_weight(const struct sampler *s, double d, int b)
+/* exp(b / 32 - d) for d in bucket b: the rest is below 1/32, seven terms do. */
+static inline double within_bucket(double d, int b)
 {
     double r = (double)b / BUCKETS_PER_UNIT - d, r2 = r * r;
     double low = (1 + r) + r2 * (1.0 / 2 + r * (1.0 / 6));
     double high = (1.0 / 24 + r * (1.0 / 120)) + r2 * (1.0 / 720 + r * (1.0 / 5040));
-    return s->unit[b] * (low + r2 * r2 * high);
+    return low + r2 * r2 * high;
+}
+
+static double bucket_weight(const struct sampler *s, double d, int b)
+{
+    return s->unit[b] * within_bucket(d, b);
 }
 
 static int check_params(const struct sample_params *p, size_t n_vocab, struct err *e)
@@ -184,19 +198,29 @@ static void adjust(const struct sampler *s, float *x)
     }
 }
 
+/* Whether any of x[n] is larger than max, or NaN. */
+static bool has_better(const float *x, size_t n, float max)
+{
+    int n_better = 0;
+    for (size_t i = 0; i < n; i++)
+        n_better += !(x[i] <= max);
+    return n_better > 0;
+}
+
 /* The lowest id of the largest logit. NaN becomes −inf. */
 static int find_best(float *x, size_t n, size_t *ret_best, struct err *e)
 {
     float max = -INFINITY;
     size_t best = n;
-    for (size_t i = 0; i < n; i++) {
-        if (x[i] <= max)
-            continue;
-        if (x[i] > max) {
-            max = x[i];
-            best = i;
-        } else {
-            x[i] = -INFINITY;
+    for (size_t from = 0, end; from < n; from = end) {
+        end = chunk_end(from, n);
+        for (size_t i = has_better(x + from, end - from, max) ? from : end; i < end; i++) {
+            if (x[i] > max) {
+                max = x[i];
+                best = i;
+            } else if (!(x[i] <= max)) {
+                x[i] = -INFINITY;
+            }
         }
     }
     if (best == n)
@@ -387,22 +411,62 @@ static bool on_path(double distance, const struct path *p, double *ret_rest)
     return true;
 }
 
+/* Whether any of ids [from, end) lies in the path's first bucket. */
+static bool meets_path(const struct dist *d, size_t from, size_t end, const struct path *p)
+{
+    const double low = p->bucket[0], high = low + 1;
+    int n = 0;
+    for (size_t i = from; i < end; i++) {
+        const double r = distance(d, d->x[i]) * BUCKETS_PER_UNIT;
+        n += (r >= low) & (r < high);
+    }
+    return n > 0;
+}
+
 static double weight(const struct sampler *s, double distance)
 {
     return bucket_weight(s, distance, (int)(distance * BUCKETS_PER_UNIT));
+}
+
+/* Whether all of x[n] belong into the histogram. */
+static bool is_near(const struct dist *d, const float *x, size_t n)
+{
+    size_t n_near = 0;
+    for (size_t i = 0; i < n; i++)
+        n_near += distance(d, x[i]) < (double)BUCKETS / BUCKETS_PER_UNIT;
+    return n_near == n;
+}
+
+/* Adds x[n] to the whole histogram; n <= CHUNK, and all of them are near. */
+static void weigh_near(struct sampler *s, const struct dist *d, const float *x, size_t n)
+{
+    double by[CHUNK];
+    int bucket[CHUNK];
+    for (size_t i = 0; i < n; i++) {
+        double dist = distance(d, x[i]);
+        bucket[i] = (int)(dist * BUCKETS_PER_UNIT);
+        by[i] = within_bucket(dist, bucket[i]);
+    }
+    for (size_t i = 0; i < n; i++) {
+        s->all.mass[bucket[i]] += s->unit[bucket[i]] * by[i];
+        s->all.count[bucket[i]]++;
+    }
 }
 
 /* Fills the whole histogram and the total. */
 static void weigh(struct sampler *s, struct dist *d)
 {
     memset(&s->all, 0, sizeof s->all);
-    for (size_t i = 0; i < s->n_vocab; i++) {
-        double dist = distance(d, d->x[i]);
-        if (!(dist < (double)BUCKETS / BUCKETS_PER_UNIT))
+    for (size_t from = 0, n; from < s->n_vocab; from += n) {
+        n = chunk_end(from, s->n_vocab) - from;
+        const float *x = d->x + from;
+        if (is_near(d, x, n)) {
+            weigh_near(s, d, x, n);
             continue;
-        int b = (int)(dist * BUCKETS_PER_UNIT);
-        s->all.mass[b] += bucket_weight(s, dist, b);
-        s->all.count[b]++;
+        }
+        for (size_t i = 0; i < n; i++)
+            if (is_near(d, x + i, 1))
+                weigh_near(s, d, x + i, 1);
     }
     d->total = 0;
     for (int b = 0; b < BUCKETS; b++)
@@ -472,9 +536,12 @@ static int locate(struct sampler *s, const struct dist *d, struct bound bound, s
     }
     size_t n = 0;
     int rc = reserve_keys(s, count, e);
-    for (size_t i = 0; i < s->n_vocab && rc == 0; i++)
-        if (on_path(distance(d, d->x[i]), &p, &rest))
-            rc = add_key(s, &n, d->x[i], i, e);
+    for (size_t from = 0, end; from < s->n_vocab; from = end) {
+        end = chunk_end(from, s->n_vocab);
+        for (size_t i = meets_path(d, from, end, &p) ? from : end; i < end && rc == 0; i++)
+            if (on_path(distance(d, d->x[i]), &p, &rest))
+                rc = add_key(s, &n, d->x[i], i, e);
+    }
     if (rc < 0)
         return rc;
     sort_keys(s->keys, n);
