@@ -55,7 +55,8 @@ static void product_cut(struct product *p, int quantum)
         unit /= 2;
     p->unit = unit < quantum ? quantum : unit;
     if (fwd_is_few(p->f))
-        p->unit = fwd_few_unit(p->f, n_groups, FWD_FEW_GROUPS, quantum);
+        p->unit = fwd_few_unit(
+            p->f, (struct fwd_few){p->f->n_rows, n_groups, FWD_FEW_GROUPS, quantum});
     p->n_units = (n_groups + p->unit - 1) / p->unit;
 }
 
@@ -336,7 +337,8 @@ static void step_qkv(struct forward *f, int layer)
     const struct model_params *mp = &f->m->params;
     struct product p = {.f = f, .x = &f->s.in, .layer = layer, .unit = 1};
     if (fwd_is_few(f))
-        p.unit = fwd_few_unit(f, mp->n_heads + 2 * mp->n_kv_heads, FWD_FEW_HEADS, 1);
+        p.unit = fwd_few_unit(
+            f, (struct fwd_few){f->n_rows, mp->n_heads + 2 * mp->n_kv_heads, FWD_FEW_HEADS, 1});
     p.n_units = (mp->n_heads + p.unit - 1) / p.unit + 2 * ((mp->n_kv_heads + p.unit - 1) / p.unit);
     fwd_run(f, qkv_item, &p, fwd_row_blocks(f) * p.n_units);
 }

@@ -44,7 +44,8 @@ static struct pool_ahead ahead_of(const struct forward *f, const struct mat *w, 
 /* A product whose items are groups of columns. */
 static struct pool_ahead ahead_product(const struct forward *f, const struct mat *w, int quantum)
 {
-    return ahead_of(f, w, fwd_few_unit(f, mat_n_groups(w), FWD_FEW_GROUPS, quantum));
+    const struct fwd_few s = {1, mat_n_groups(w), FWD_FEW_GROUPS, quantum};
+    return ahead_of(f, w, fwd_few_unit(f, s));
 }
 
 int fwd_ahead_new(struct forward *f, struct err *e)
@@ -58,7 +59,8 @@ void fwd_ahead_plan(struct forward *f)
 {
     const struct model_params *p = &f->m->params;
     const int n_heads = p->n_heads + 2 * p->n_kv_heads,
-              unit = fwd_few_unit(f, n_heads, FWD_FEW_HEADS, 1) * (p->head_dim / 16);
+              unit = fwd_few_unit(f, (struct fwd_few){1, n_heads, FWD_FEW_HEADS, 1}) *
+                     (p->head_dim / 16);
     for (int i = 0; i < p->n_layers; i++) {
         const struct model_layer *l = &f->m->layers[i];
         struct pool_ahead *a = f->ahead + (size_t)i * FWD_AHEAD_STEPS;

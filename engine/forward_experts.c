@@ -237,7 +237,7 @@ static void cut(struct experts_step *st, int n_groups, int quantum)
     if (fwd_is_few(f)) {
         const int max = n_groups < FEW_GROUPS ? (n_groups + quantum - 1) / quantum * quantum
                                               : FEW_GROUPS;
-        unit = fwd_few_unit(f, n_groups * n_runs, max, quantum);
+        unit = fwd_few_unit(f, (struct fwd_few){f->n_rows, n_groups * n_runs, max, quantum});
     }
     st->unit = unit;
     st->n_units = (n_groups + unit - 1) / unit;

@@ -154,19 +154,26 @@ static inline bool fwd_is_few(const struct forward *f)
     return f->n_rows <= FWD_FEW;
 }
 
+/* How n things are shared out for few rows: items of at most `max`, a multiple of `quantum`. */
+struct fwd_few {
+    int n_rows, n, max, quantum;
+};
+
 /*
- * Size of an item when n things are shared out for few rows: at most `max`, a multiple of
- * `quantum`. Such a step is bound by the memory, which serves long pieces best: two items a
+ * Size of an item. Such a step is bound by the memory, which serves long pieces best: two items a
  * thread, or three or four if they come out more even. Not one, so that a thread that comes late
- * leaves some to the others.
+ * leaves some to the others. With several rows a piece has more arithmetic, and waiting for the
+ * last one costs more: four, or fewer.
  */
-static inline int fwd_few_unit(const struct forward *f, int n, int max, int quantum)
+static inline int fwd_few_unit(const struct forward *f, struct fwd_few s)
 {
-    int best = max, least = INT_MAX;
-    for (int k = 2; k <= 4; k++) {
-        const int n_items = k * f->n_threads, unit = (n + n_items - 1) / n_items,
-                  even = (unit + quantum - 1) / quantum * quantum, over = even * n_items - n;
-        if (even <= max && over < least) {
+    int best = s.max, least = INT_MAX;
+    for (int i = 0; i < 3; i++) {
+        const int n_items = (s.n_rows == 1 ? 2 + i : 4 - i) * f->n_threads,
+                  unit = (s.n + n_items - 1) / n_items,
+                  even = (unit + s.quantum - 1) / s.quantum * s.quantum,
+                  over = even * n_items - s.n;
+        if (even <= s.max && over < least) {
             best = even;
             least = over;
         }
