@@ -14,7 +14,8 @@ def read(*path):
 
 # Where limits are defined, beside daemon/limits.h.
 HEADERS = [("daemon", "limits.h"), ("daemon", "context.h"), ("daemon", "embedder.h"),
-           ("cache", "cache.h"), ("engine", "embed.h"), ("memory", "vectors.h")]
+           ("cache", "cache.h"), ("engine", "embed.h"), ("memory", "vectors.h"),
+           ("memory", "facts.h")]
 
 
 def limits():
@@ -28,7 +29,7 @@ def limits():
     return found
 
 
-# Row of the table → the defines that stand in it, in order.
+# Row of the table → the defines that stand in it, in order, or what is reckoned from them.
 ROWS = {
     "request line and headers": ["LIMIT_HEADER_BYTES"],
     "time for them, from their first byte": ["LIMIT_HEADER_MS"],
@@ -46,6 +47,9 @@ ROWS = {
     "waiting turns (--queue)": ["DEFAULT_QUEUE"],
     "restored blocks that wait to be verified": ["CACHE_SAMPLES_MAX"],
     "messages of a request or a window": ["LIMIT_MESSAGES"],
+    "kept free for the answer (--answer-reserve)": ["DEFAULT_ANSWER_RESERVE"],
+    "facts as edited: a line, lines, of one's own": ["FACTS_LINE_MAX", "FACTS_MAX",
+                                                     "CONTEXT_FACTS_BYTES - FACTS_LINE_MAX"],
     "pins of a conversation": ["CONTEXT_PINS_PERCENT"],
     "summary and facts as a person edits them": ["CONTEXT_PINS_PERCENT"],
     "recalled for a turn, in a window": ["CONTEXT_RECALL_TURN_PERCENT",
@@ -87,7 +91,7 @@ class Manual(unittest.TestCase):
             for value, name in zip(values, names):
                 number, _, unit = value.partition(" ")
                 seconds = UNITS["s"] if name.endswith("_S") else 1
-                self.assertEqual(int(number) * UNITS[unit], defined[name] * seconds,
+                self.assertEqual(int(number) * UNITS[unit], eval(name, {}, defined) * seconds,
                                  f"{row}: {name}")
 
     def test_every_option_is_described(self):
