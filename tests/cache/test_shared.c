@@ -172,8 +172,8 @@ static void write_and_die(struct tier *one, int first, int n_mails)
     }
     cache_rest(one->cache);
     cache_rest(two.cache);
-    for (int i = 0; i < n_mails; i++) {
-        tier_mail(one);
+    for (int i = 0; i < n_mails && cache_is_busy(one->cache); i++) {
+        tier_mail(one); /* several together, where this thread comes late */
     }
     kill(getpid(), SIGKILL);
 }
