@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "client/conversation.h"
+#include "client/fields.h"
 #include "client/options.h"
 #include "client/term.h"
 
@@ -44,11 +45,6 @@ static int take(void *ctx, int value, const char *arg)
         return usage_error(command_find("cache"), "--limit %s: a whole number from 1 to %d", arg,
                            LIST_MAX);
     return 0;
-}
-
-static double number(const json *o, const char *key)
-{
-    return json_double(json_get(o, key, NULL));
 }
 
 static const char *plural(double n)

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/paths.h"
 #include "base/utf8.h"
+#include "client/fields.h"
 #include "client/slash.h"
 #include "client/term.h"
 
@@ -157,11 +158,6 @@ static int slash_edit(struct session *s, const char *rest)
     free(text);
     question_done(&q);
     return code;
-}
-
-static double number(const json *object, const char *key)
-{
-    return json_double(json_get(object, key, NULL));
 }
 
 static int slash_stats(struct session *s, const char *rest)

@@ -10,6 +10,7 @@
 
 #include "base/utf8.h"
 #include "client/conversation.h"
+#include "client/fields.h"
 #include "client/options.h"
 #include "client/term.h"
 
@@ -43,12 +44,6 @@ static int take(void *ctx, int value, const char *arg)
 
 /* ---- hits ---- */
 
-static const char *str(const json *o, const char *key, const char *otherwise)
-{
-    const char *s = json_str(json_get(o, key, NULL));
-    return s ? s : otherwise;
-}
-
 /* [from, to) of the next mark; false: it is none, or not in order. */
 static bool mark(const json *it, size_t from_min, size_t n, size_t ret[2])
 {
@@ -65,7 +60,7 @@ static bool mark(const json *it, size_t from_min, size_t n, size_t ret[2])
 /* The snippet, on a terminal with the words that were looked for in bold. */
 static void print_snippet(const json *hit)
 {
-    const char *text = str(hit, "snippet", "");
+    const char *text = str_or(hit, "snippet", "");
     const size_t n = strlen(text);
     size_t at = 0, m[2];
     const json *it = term_has_style(stdout) ? json_first(json_get(hit, "marks", NULL)) : NULL;
@@ -83,9 +78,9 @@ static void print_snippet(const json *hit)
 static void print_hit(const json *hit)
 {
     char when[20];
-    const char *speaker = str(hit, "speaker", NULL);
+    const char *speaker = str_or(hit, "speaker", NULL);
     format_time(json_double(json_get(hit, "created_at", NULL)), when);
-    printf("%s  %.13s  %.9s", when, str(hit, "conversation", "?"), str(hit, "role", "?"));
+    printf("%s  %.13s  %.9s", when, str_or(hit, "conversation", "?"), str_or(hit, "role", "?"));
     if (speaker) {
         fputs(", ", stdout);
         term_words(stdout, speaker, SPEAKER_COLUMNS);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "client/conversation.h"
+#include "client/fields.h"
 #include "client/options.h"
 #include "client/term.h"
 
@@ -27,11 +28,6 @@ static int take(void *ctx, int value, const char *arg)
         return usage_error(command_find("stats"), "--limit %s: a whole number from 1 to %d", arg,
                            LIMIT_MAX);
     return 0;
-}
-
-static double number(const json *j, const char *key)
-{
-    return json_double(json_get(j, key, NULL));
 }
 
 /* "9.8 s", "12 min", "3.4 h" */

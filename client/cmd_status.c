@@ -6,15 +6,11 @@
 #include <string.h>
 
 #include "client/api.h"
+#include "client/fields.h"
 #include "client/options.h"
 #include "client/term.h"
 
 #define WORD_COLUMNS 60
-
-static double number(const json *j, const char *key)
-{
-    return json_double(json_get(j, key, NULL));
-}
 
 static void print_word(const json *j, const char *key)
 {

@@ -29,6 +29,7 @@
 #include "base/file.h"
 #include "base/utf8.h"
 #include "client/conversation.h"
+#include "client/fields.h"
 #include "client/options.h"
 #include "client/term.h"
 #include "client/window.h"
@@ -58,12 +59,6 @@ static void texts_done(struct texts *t)
     *t = (struct texts){0};
 }
 
-static const char *str(const json *o, const char *key)
-{
-    const char *s = json_str(json_get(o, key, NULL));
-    return s ? s : "";
-}
-
 static int fetch(struct client *c, const char *id, json **ret)
 {
     char *path = window_path(c, id, "/summary");
@@ -86,10 +81,10 @@ static void print_summary(const json *j)
     char when[20];
     struct buf facts;
     buf_init(&facts, TEXT_MAX);
-    fact_lines_bare(str(j, "facts"), &facts);
+    fact_lines_bare(str_or(j, "facts", ""), &facts);
     format_time(json_double(json_get(j, "created_at", NULL)), when);
-    printf("%s, cut %s\n\n", str(j, "conversation"), when);
-    print_text("summary", str(j, "summary"), strlen(str(j, "summary")));
+    printf("%s, cut %s\n\n", str_or(j, "conversation", ""), when);
+    print_text("summary", str_or(j, "summary", ""), strlen(str_or(j, "summary", "")));
     print_text("facts", facts.data ? facts.data : "", facts.len);
     buf_done(&facts);
 }
@@ -130,7 +125,7 @@ static int save(struct client *c, const char *id, const struct texts *t)
             printf(": %.0f tokens of summary, %.0f of facts",
                    json_double(json_get(tokens, "summary", NULL)),
                    json_double(json_get(tokens, "facts", NULL)));
-        printf("; %s\n", str(j, "note"));
+        printf("; %s\n", str_or(j, "note", ""));
     }
     json_free(j);
     free(path);
@@ -290,7 +285,8 @@ static int parse(struct client *c, const struct buf *b, const json *old, struct 
     ret->summary = checked(c, "the summary", summary, (size_t)(facts - summary));
     facts += strlen(FACTS_LINE);
     ret->facts = checked(c, "the list of facts", facts, b->len - (size_t)(facts - text));
-    return ret->summary && ret->facts ? rejoin(c, &ret->facts, str(old, "facts")) : EXIT_USAGE;
+    return ret->summary && ret->facts ? rejoin(c, &ret->facts, str_or(old, "facts", ""))
+                                      : EXIT_USAGE;
 }
 
 /* Equal but for the newlines at the end. */
@@ -313,11 +309,11 @@ static int take_back(struct client *c, const char *path, const json *old, struct
     else
         code = parse(c, &b, old, ret);
     buf_done(&b);
-    if (!code && is_same(ret->summary, str(old, "summary"))) {
+    if (!code && is_same(ret->summary, str_or(old, "summary", ""))) {
         free(ret->summary);
         ret->summary = NULL;
     }
-    if (!code && is_same(ret->facts, str(old, "facts"))) {
+    if (!code && is_same(ret->facts, str_or(old, "facts", ""))) {
         free(ret->facts);
         ret->facts = NULL;
     }
@@ -326,7 +322,7 @@ static int take_back(struct client *c, const char *path, const json *old, struct
 
 static int write_parts(struct client *c, const json *old, struct buf *b)
 {
-    const char *summary = str(old, "summary"), *facts = str(old, "facts");
+    const char *summary = str_or(old, "summary", ""), *facts = str_or(old, "facts", "");
     if (strstr(summary, "####") || strstr(facts, "####"))
         return api_fail(c, EXIT_REFUSED, "inval",
                         "the texts hold \"####\", which parts them for the editor: use --summary "
@@ -408,7 +404,7 @@ static int edit_by_files(struct client *c, const char *id, const struct summary_
     if (!code && a->facts)
         code = fetch(c, id, &old);
     if (!code && a->facts)
-        code = rejoin(c, &t.facts, str(old, "facts"));
+        code = rejoin(c, &t.facts, str_or(old, "facts", ""));
     if (!code)
         code = save(c, id, &t);
     json_free(old);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "client/conversation.h"
+#include "client/fields.h"
 #include "client/options.h"
 #include "client/term.h"
 
@@ -16,11 +17,6 @@ struct sum {
     double blocks, positions;
     int n_different;
 };
-
-static double number(const json *j, const char *name)
-{
-    return json_double(json_get(j, name, NULL));
-}
 
 static const char *plural(double n)
 {

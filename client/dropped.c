@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "client/conversation.h"
+#include "client/fields.h"
 #include "client/term.h"
 #include "client/window.h"
 
@@ -19,17 +20,6 @@
 #define NARROW_ROW_COLUMNS 19
 #define TEXT_COLUMNS_MIN 8
 #define TAIL_BYTES 256
-
-static const char *str(const json *o, const char *key)
-{
-    const char *s = json_str(json_get(o, key, NULL));
-    return s ? s : "";
-}
-
-static double number(const json *o, const char *key)
-{
-    return json_double(json_get(o, key, NULL));
-}
 
 static int get_page(struct client *c, const char *id, bool is_next, const char *after, json **ret)
 {
@@ -68,8 +58,8 @@ static void print_row(const json *m)
     format_time(number(m, "created_at"), when);
     if (!is_narrow)
         printf("%-16.16s  ", when);
-    printf("%-10.10s ", str(m, "role"));
-    term_words(stdout, str(m, "text"),
+    printf("%-10.10s ", str_or(m, "role", ""));
+    term_words(stdout, str_or(m, "text", ""),
                (size_t)(room > TEXT_COLUMNS_MIN ? room : TEXT_COLUMNS_MIN));
     putchar('\n');
 }

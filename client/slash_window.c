@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/fields.h"
 #include "client/slash.h"
 #include "client/term.h"
 #include "client/window.h"
@@ -19,17 +20,6 @@
 #define PIN_BACK_MAX 100 /* a page of items */
 #define WORDS_COLUMNS 60
 #define PIN_ROW_COLUMNS 24 /* before the text */
-
-static double number(const json *o, const char *key)
-{
-    return json_double(json_get(o, key, NULL));
-}
-
-static const char *str(const json *o, const char *key)
-{
-    const char *s = json_str(json_get(o, key, NULL));
-    return s ? s : "";
-}
 
 static int inval(struct session *s, const char *text)
 {
@@ -106,7 +96,7 @@ static int print_pin(struct session *s, const char *done, const json *pin)
     if (s->chat.client->is_json)
         return api_print_json(s->chat.client, pin);
     printf("%s (%.0f tokens): ", done, number(pin, "tokens"));
-    term_words(stdout, str(pin, "text"), WORDS_COLUMNS);
+    term_words(stdout, str_or(pin, "text", ""), WORDS_COLUMNS);
     putchar('\n');
     return 0;
 }
@@ -125,7 +115,7 @@ static int find_message(struct session *s, int64_t n, char **ret)
     const json *it = json_first(json_get(page, "data", NULL));
     for (int64_t i = 1; it && i < n; i++)
         it = json_next(it);
-    *ret = it ? strdup(str(it, "id")) : NULL;
+    *ret = it ? strdup(str_or(it, "id", "")) : NULL;
     json_free(page);
     return *ret ? 0
                 : api_fail(s->chat.client, EXIT_NOT_FOUND, "not_found",
@@ -165,7 +155,8 @@ static const json *find_pin(const json *list, const char *what)
     const json *last = NULL;
     const bool is_number = parse_int(what, 1, INT32_MAX, &n);
     for (const json *it = json_first(json_get(list, "data", NULL)); it; it = json_next(it)) {
-        const bool has_id = !strcmp(what, str(it, "id")) || !strcmp(what, str(it, "message"));
+        const bool has_id = !strcmp(what, str_or(it, "id", "")) ||
+                            !strcmp(what, str_or(it, "message", ""));
         last = it;
         if (is_number ? ++i == n : *what && has_id)
             return it;
@@ -184,7 +175,7 @@ int slash_unpin(struct session *s, const char *rest)
         code = api_fail(s->chat.client, EXIT_NOT_FOUND, "not_found",
                         "there is no such pin (/pins lists them)");
     if (!code) {
-        char *tail = api_path("/pins/", str(pin, "id"), "");
+        char *tail = api_path("/pins/", str_or(pin, "id", ""), "");
         code = tail ? call_pins(s, "DELETE", tail, NULL, &reply) : EXIT_REFUSED;
         free(tail);
     }
@@ -214,8 +205,8 @@ int slash_pins(struct session *s, const char *rest)
     int room = (term_is_tty(STDOUT_FILENO) ? term_width() : 80) - PIN_ROW_COLUMNS;
     for (const json *it = json_first(json_get(list, "data", NULL)); it; it = json_next(it)) {
         printf("%3d %6.0f  %-10.10s ", ++n, number(it, "tokens"),
-               *str(it, "message") ? str(it, "role") : "note");
-        term_words(stdout, str(it, "text"), (size_t)(room > 8 ? room : 8));
+               *str_or(it, "message", "") ? str_or(it, "role", "") : "note");
+        term_words(stdout, str_or(it, "text", ""), (size_t)(room > 8 ? room : 8));
         putchar('\n');
     }
     printf("%.0f of %.0f tokens that pins may take\n", number(list, "tokens"),

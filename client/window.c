@@ -14,6 +14,7 @@
  *
  * On a terminal with colours the bar is coloured cells; the letters name the colours below it.
  */
+#include "client/fields.h"
 #include "client/window.h"
 
 #include <stdio.h>
@@ -30,17 +31,6 @@
 #define NARROW_ROW_COLUMNS 9
 #define CUT_ROW_COLUMNS 19
 #define TEXT_COLUMNS_MIN 8
-
-static double number(const json *o, const char *key)
-{
-    return json_double(json_get(o, key, NULL));
-}
-
-static const char *str(const json *o, const char *key, const char *otherwise)
-{
-    const char *s = json_str(json_get(o, key, NULL));
-    return s ? s : otherwise;
-}
 
 static int columns(void)
 {
@@ -129,14 +119,14 @@ static void print_item(const json *it)
 {
     const int width = columns();
     const bool is_narrow = width < NARROW_COLUMNS;
-    const char *kind = str(it, "kind", "?");
+    const char *kind = str_or(it, "kind", "?");
     int room = width - (is_narrow ? NARROW_ROW_COLUMNS : ROW_COLUMNS);
     printf("%6.0f ", number(it, "tokens"));
     if (is_narrow)
         printf("%c ", bar_letter(bar_kind_of(kind)));
     else
-        printf(" %-9.9s %-10.10s ", kind, str(it, "role", ""));
-    term_words(stdout, str(it, "text", ""),
+        printf(" %-9.9s %-10.10s ", kind, str_or(it, "role", ""));
+    term_words(stdout, str_or(it, "text", ""),
                (size_t)(room > TEXT_COLUMNS_MIN ? room : TEXT_COLUMNS_MIN));
     putchar('\n');
 }
@@ -158,8 +148,8 @@ static void print_list(const json *items)
 /* A cut has no name of its own: where, when and how it was made. */
 static bool is_same_cut(const json *a, const json *b)
 {
-    return !strcmp(str(a, "at_message", ""), str(b, "at_message", "")) &&
-           !strcmp(str(a, "strategy", ""), str(b, "strategy", "")) &&
+    return !strcmp(str_or(a, "at_message", ""), str_or(b, "at_message", "")) &&
+           !strcmp(str_or(a, "strategy", ""), str_or(b, "strategy", "")) &&
            number(a, "created_at") == number(b, "created_at");
 }
 
@@ -172,20 +162,20 @@ static void print_cut_of(const json *j)
         return;
     }
     format_time(number(cut, "created_at"), when);
-    printf("cut %s (%s)", when, str(cut, "strategy", "?"));
+    printf("cut %s (%s)", when, str_or(cut, "strategy", "?"));
 }
 
 /* now: the newest answer was read with it; next: the next turn finds it. shown is one of them. */
 static void print_state(const json *shown, const json *now, const json *next)
 {
     const double reserve = number(shown, "reserve");
-    printf("%s\n", str(shown, "conversation", "?"));
+    printf("%s\n", str_or(shown, "conversation", "?"));
     printf("window     %.0f of %.0f tokens", number(shown, "used"), number(shown, "limit"));
     if (number(shown, "above") > 0)
         printf(", and %.0f messages above them: the next turn cuts", number(shown, "above"));
     if (reserve > 0)
         printf("; %.0f are kept for the answer", reserve);
-    printf("\nstrategy   %s; ", str(shown, "strategy", "?"));
+    printf("\nstrategy   %s; ", str_or(shown, "strategy", "?"));
     print_cut_of(shown);
     putchar('\n');
     if (is_same_cut(json_get(now, "cut", NULL), json_get(next, "cut", NULL))) {
@@ -246,7 +236,7 @@ int window_set(struct client *c, const char *id, const char *strategy)
     if (!code && c->is_json)
         code = api_print_json(c, j);
     else if (!code)
-        printf("strategy   %s%s\n", str(j, "strategy", "?"),
+        printf("strategy   %s%s\n", str_or(j, "strategy", "?"),
                json_bool(json_get(j, "is_own", NULL)) ? "" : ", the daemon's");
     json_free(j);
     return code;
@@ -258,7 +248,7 @@ int window_set(struct client *c, const char *id, const char *strategy)
 static const json *find_item(const json *window, const char *id)
 {
     for (const json *it = json_first(json_get(window, "items", NULL)); it; it = json_next(it))
-        if (!strcmp(str(it, "message", ""), id) && !strcmp(str(it, "kind", ""), "message"))
+        if (!strcmp(str_or(it, "message", ""), id) && !strcmp(str_or(it, "kind", ""), "message"))
             return it;
     return NULL;
 }
@@ -275,9 +265,9 @@ static void print_left(const json *list, const char *what, const json *before)
     printf("%s, %lld message%s (%lld tokens):\n", what, (long long)n, n == 1 ? "" : "s",
            (long long)tokens);
     for (const json *it = json_first(list); it; it = json_next(it)) {
-        const json *item = find_item(before, str(it, "id", "?"));
-        printf("%6.0f  %-10.10s ", number(it, "tokens"), str(item, "role", "?"));
-        term_words(stdout, str(item, "text", str(it, "id", "?")),
+        const json *item = find_item(before, str_or(it, "id", "?"));
+        printf("%6.0f  %-10.10s ", number(it, "tokens"), str_or(item, "role", "?"));
+        term_words(stdout, str_or(item, "text", str_or(it, "id", "?")),
                    (size_t)(room > TEXT_COLUMNS_MIN ? room : TEXT_COLUMNS_MIN));
         putchar('\n');
     }
